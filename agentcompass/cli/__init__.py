@@ -1,0 +1,1 @@
+"""The terminal: parse, call, print, exit code. The only floor that prints."""

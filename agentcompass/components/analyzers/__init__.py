@@ -1,0 +1,1 @@
+"""Built-in analyzers, one file each."""

@@ -1,0 +1,1 @@
+"""Built-in benchmarks, one file or folder each."""

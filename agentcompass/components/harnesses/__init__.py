@@ -1,0 +1,1 @@
+"""Built-in harnesses, one file or folder each."""

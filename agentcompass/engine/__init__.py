@@ -1,0 +1,1 @@
+"""The nursery tree: scheduling, deadlines, retries, cleanup. Knows components by `components.base` alone."""

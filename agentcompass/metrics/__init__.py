@@ -1,0 +1,1 @@
+"""Pure functions from verdicts to scores: values, intervals, bounds, pass@k, counts."""

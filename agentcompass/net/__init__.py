@@ -1,0 +1,1 @@
+"""HTTP lanes, retry timing and endpoint limits: know nothing of evaluation."""

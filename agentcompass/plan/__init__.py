@@ -1,0 +1,1 @@
+"""From what was written, config files and earlier results to immutable work."""

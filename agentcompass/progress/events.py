@@ -1,0 +1,158 @@
+"""Everything that a run tells its observers: small frozen events, in the order things happened.
+
+An observer gets events, never internals. `as_dict` gives the JSON object that stands in `events.jsonl` and that
+people see in their `on_progress` callback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar, TypeAlias
+
+import attrs
+
+from agentcompass.records import JSON, Phase, RequestStatus, Usage, Verdict
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """What all events have. `at` is seconds since the epoch; `request` the request's name, empty for the whole."""
+
+    kind: ClassVar[str]
+    at: float
+    request: str = ""
+
+    def as_dict(self) -> dict[str, JSON]:
+        """Return the event as a JSON object."""
+        return {"event": self.kind, **attrs.asdict(self)}
+
+
+@attrs.frozen(kw_only=True)
+class RunPrepared(Event):
+    """A request's tasks are loaded and its run directory is made. Counts are attempts."""
+
+    kind: ClassVar[str] = "run_prepared"
+    run_id: str
+    run_dir: str
+    planned: int
+    reused: int
+    metric: str
+    """Name of the primary metric."""
+
+
+@attrs.frozen(kw_only=True)
+class AttemptStarted(Event):
+    """An attempt got its places and begins."""
+
+    kind: ClassVar[str] = "attempt_started"
+    task: str
+    attempt: int
+    execution: int
+
+
+@attrs.frozen(kw_only=True)
+class PhaseStarted(Event):
+    """An attempt enters a phase; `detail` says what it waits for, when it waits (`open rate`, ...)."""
+
+    kind: ClassVar[str] = "phase_started"
+    task: str
+    attempt: int
+    phase: Phase
+    detail: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ModelRetried(Event):
+    """A model call failed and is tried again after a wait."""
+
+    kind: ClassVar[str] = "model_retried"
+    task: str
+    attempt: int
+    code: str
+    message: str
+    wait_seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class AttemptFinished(Event):
+    """An execution is over *and durable*."""
+
+    kind: ClassVar[str] = "attempt_finished"
+    task: str
+    attempt: int
+    execution: int
+    verdict: Verdict
+    score: float | None
+    """The primary metric, when graded."""
+    code: str | None
+    """Cause of failure, when not."""
+    message: str | None
+    stopped_by: str | None
+    will_retry: bool
+    usage: Usage
+    wall_seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class RequestFinished(Event):
+    """A request is over and summed up."""
+
+    kind: ClassVar[str] = "request_finished"
+    status: RequestStatus
+    score: float | None
+    ci95: tuple[float, float] | None
+    coverage: float
+    error: str | None
+    run_dir: str | None
+
+
+@attrs.frozen(kw_only=True)
+class LimitsChanged(Event):
+    """What is in use and what binds: told at most once a second."""
+
+    kind: ClassVar[str] = "limits_changed"
+    running: int
+    waiting: Mapping[str, int]
+    """Attempts that wait, by what they wait for: `task_concurrency`, `provider:docker`, `retry`, ..."""
+
+
+@attrs.frozen(kw_only=True)
+class CleanupStarted(Event):
+    """The run is being cancelled: no new task starts, sandboxes are removed within the grace."""
+
+    kind: ClassVar[str] = "cleanup_started"
+    reason: str
+    sandboxes: int
+    grace_seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class SandboxesLeft(Event):
+    """Cleanup is over and these could not be confirmed gone; they stay in the ledger."""
+
+    kind: ClassVar[str] = "sandboxes_left"
+    names: tuple[str, ...]
+    hint: str
+
+
+@attrs.frozen(kw_only=True)
+class SandboxKept(Event):
+    """`keep_environment`: a sandbox stays; `hint` is how to enter it."""
+
+    kind: ClassVar[str] = "sandbox_kept"
+    task: str
+    attempt: int
+    name: str
+    hint: str
+
+
+@attrs.frozen(kw_only=True)
+class Notice(Event):
+    """Something a person should know once. `level` is info, warning or error."""
+
+    kind: ClassVar[str] = "notice"
+    level: str
+    text: str
+
+
+EventSink: TypeAlias = Callable[[Event], None]

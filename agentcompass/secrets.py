@@ -1,0 +1,103 @@
+"""Secret values: a type that never prints, and a scrubber that removes known values from text.
+
+Scrubbing is by *value*, where text is written. Nothing is altered for its name: a result field called
+`max_token` is left alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Final, final
+from urllib.parse import quote
+
+MASK: Final = "[secret]"
+MIN_LENGTH: Final = 6
+"""Shorter values are not scrubbed: masking every `x` of a log would hide the log, not the secret."""
+
+
+@final
+class Secret:
+    """A value that shows only when asked with `reveal()`.
+
+    Args:
+        value: The secret itself.
+        reference: How the user wrote it (`${OPENAI_API_KEY}`), which is what may be stored; None if given in clear.
+    """
+
+    __slots__ = ("_value", "reference")
+
+    def __init__(self, value: str, reference: str | None = None) -> None:
+        self._value = value
+        self.reference = reference
+
+    def reveal(self) -> str:
+        """Return the value, for the one place that sends it."""
+        return self._value
+
+    @property
+    def written(self) -> str:
+        """What may stand in a file: the reference if there was one, else a mask."""
+        return self.reference or MASK
+
+    def __repr__(self) -> str:
+        return f"Secret({self.written!r})"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Secret is never pickled")
+
+
+@final
+class Scrubber:
+    """Replaces every registered value, in each encoding it may travel in, by `[secret]`.
+
+    One belongs to one run. Registration is cheap and may happen at any time, from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+
+    def register(self, *values: str | Secret | None) -> None:
+        """Make values known; None, and values shorter than `MIN_LENGTH` characters, are ignored."""
+        for item in values:
+            text = item.reveal() if isinstance(item, Secret) else item
+            if text and len(text) >= MIN_LENGTH:
+                self._values |= _encodings(text)
+        longest_first = sorted(self._values, key=len, reverse=True)
+        if longest_first:
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+    def scrub(self, text: str) -> str:
+        """Return `text` without any registered value."""
+        pattern = self._pattern
+        return text if pattern is None else pattern.sub(MASK, text)
+
+
+def _encodings(value: str) -> set[str]:
+    """The forms in which a value reaches files: as is, inside JSON, percent-encoded, base64."""
+    ascii_json = json.dumps(value)[1:-1]
+    forms = {
+        value,
+        ascii_json,
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        json.dumps(ascii_json)[1:-1],
+        quote(value, safe=""),
+        repr(value)[1:-1],
+    }
+    encoded = base64.b64encode(value.encode(errors="surrogatepass")).decode().rstrip("=")
+    if len(encoded) >= MIN_LENGTH:
+        forms.add(encoded)
+    return {form for form in forms if len(form) >= MIN_LENGTH}

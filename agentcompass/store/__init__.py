@@ -1,0 +1,1 @@
+"""Results on disk: layout, journal, reader, leases, summary."""
