@@ -143,3 +143,35 @@ class Lease:
     keep: bool = False
     """`keep_environment`: people asked for it to stay; only `env close` removes it."""
     schema: int = SCHEMA_VERSION
+
+
+OrchestrationStatus: TypeAlias = Literal[
+    "completed", "partial_failure", "failed", "timed_out", "cancelled"
+]
+
+
+@attrs.frozen(kw_only=True)
+class RequestOutcome:
+    """How one request ended."""
+
+    name: str
+    status: RequestStatus
+    result: Mapping[str, JSON] | None = None
+    """The dictionary `run_evaluation` returns (metadata, metrics, summary, paths), as far as the request got."""
+    error: str | None = None
+    """One or two lines; None when completed."""
+    paths: Mapping[str, str] = attrs.field(factory=dict)
+    exception: Exception | None = attrs.field(default=None, repr=False, eq=False)
+    """The error as an object, for callers that raise it."""
+
+
+@attrs.frozen(kw_only=True)
+class OrchestrationResult:
+    """How an orchestration ended; `requests` keeps the order of the spec."""
+
+    id: str
+    name: str
+    status: OrchestrationStatus
+    started_at: str
+    finished_at: str
+    requests: Mapping[str, RequestOutcome]

@@ -1,0 +1,78 @@
+"""How a run is ended from outside: by a signal, its own time limit, or whoever called it.
+
+The first request is *soft*: no new work, running work is cancelled, cleanup has the grace. The second is
+*hard*: the grace ends now. The first cause is the one that is reported.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeAlias, TypeVar, final
+
+import trio
+
+from agentcompass.engine.cleanup import CleanupBudget
+
+T = TypeVar("T")
+
+CancelReason: TypeAlias = Literal["sigint", "sigterm", "timeout", "caller", "store"]
+
+
+@final
+class Control:
+    """The two handles of a run. Made before it starts; usable from any thread, at any time, also after its end.
+
+    Args:
+        grace_seconds: Total time for cleanup after the first request to end.
+    """
+
+    def __init__(self, grace_seconds: float) -> None:
+        self.budget = CleanupBudget(grace_seconds)
+        self.reason: CancelReason | None = None
+        """Why the run is being ended; None while nobody asked."""
+        self.on_cancel: Callable[[CancelReason], None] = lambda _reason: None
+        """Told once, inside the run, when it begins to end."""
+        self.soft = trio.CancelScope()
+        """Everything that is work happens inside it."""
+        self._lock = threading.Lock()
+        self._requests: list[CancelReason] = []
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._taken = 0
+
+    def request_cancel(self, reason: CancelReason) -> None:
+        """Ask the run to end: softly the first time, at once the second."""
+        with self._lock:
+            self._requests.append(reason)
+            token = self._token
+        if token is not None:
+            try:
+                token.run_sync_soon(self._take)
+            except trio.RunFinishedError:
+                pass
+
+    def cancel_now(self, reason: CancelReason) -> None:
+        """The same from inside the run, taking effect immediately."""
+        with self._lock:
+            self._requests.append(reason)
+        self._take()
+
+    async def run(self, main: Callable[[], Awaitable[T]]) -> T:
+        """Run `main` so that requests reach it, those made before included."""
+        with self._lock:
+            self._token = trio.lowlevel.current_trio_token()
+        self._take()
+        return await main()
+
+    def _take(self) -> None:
+        with self._lock:
+            new = self._requests[self._taken :]
+            self._taken = len(self._requests)
+        for reason in new:
+            if self.reason is None:
+                self.reason = reason
+                self.budget.start()
+                self.soft.cancel(reason=f"run ended by {reason}")
+                self.on_cancel(reason)
+            else:
+                self.budget.expire()
