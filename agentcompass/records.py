@@ -63,6 +63,19 @@ class Usage:
 
 
 @attrs.frozen(kw_only=True)
+class Metric:
+    """A number that a benchmark gives for each attempt."""
+
+    name: str
+    kind: Literal["binary", "scalar"] = "binary"
+    primary: bool = False
+    """The one that heads the report; exactly one metric of a benchmark."""
+    worst: float | None = 0.0
+    best: float | None = 1.0
+    """Ends of the scale, by which missing verdicts are bounded; None where there is none."""
+
+
+@attrs.frozen(kw_only=True)
 class Failure:
     """Why an execution has no score: where it broke, what broke, and whether another try could help."""
 
@@ -175,3 +188,5 @@ class OrchestrationResult:
     started_at: str
     finished_at: str
     requests: Mapping[str, RequestOutcome]
+    ended_by: str | None = None
+    """Who ended it early: `sigint`, `sigterm`, `timeout`, `caller` or `store`; None when it ran to its end."""

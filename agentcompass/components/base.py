@@ -16,13 +16,13 @@ import enum
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import attrs
 
 from agentcompass.components.messages import Message, Reply, Tool
 from agentcompass.errors import InfraError
-from agentcompass.records import JSON, ExecutionRecord, Lease, StoppedBy, Usage
+from agentcompass.records import JSON, ExecutionRecord, Lease, Metric, StoppedBy, Usage
 from agentcompass.spec.resolved import ModelConfig, Request
 
 KiB = 1024
@@ -130,19 +130,6 @@ class AgentOutcome:
     is_completion: bool = False
     """The answer continues `TaskInput.completion_prompt` instead of answering the messages."""
     details: Mapping[str, JSON] = attrs.field(factory=dict)
-
-
-@attrs.frozen(kw_only=True)
-class Metric:
-    """A number that a benchmark gives for each attempt."""
-
-    name: str
-    kind: Literal["binary", "scalar"] = "binary"
-    primary: bool = False
-    """The one that heads the report; exactly one metric of a benchmark."""
-    worst: float | None = 0.0
-    best: float | None = 1.0
-    """Ends of the scale, by which missing verdicts are bounded; None where there is none."""
 
 
 @attrs.frozen(kw_only=True)

@@ -6,6 +6,7 @@ The first request is *soft*: no new work, running work is cancelled, cleanup has
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias, TypeVar, final
@@ -46,10 +47,8 @@ class Control:
             self._requests.append(reason)
             token = self._token
         if token is not None:
-            try:
+            with contextlib.suppress(trio.RunFinishedError):
                 token.run_sync_soon(self._take)
-            except trio.RunFinishedError:
-                pass
 
     def cancel_now(self, reason: CancelReason) -> None:
         """The same from inside the run, taking effect immediately."""
