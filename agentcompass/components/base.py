@@ -350,7 +350,8 @@ class Benchmark(Component[P]):
     """A set of tasks and the way to score them."""
 
     metrics: ClassVar[tuple[Metric, ...]]
-    evaluates_in: ClassVar[Where] = Where.NOWHERE
+    evaluates_in: Where = Where.NOWHERE
+    """Given on the class, or set by the constructor where a parameter decides."""
     evaluate_timeout_seconds: ClassVar[float] = 1800.0
     extra: ClassVar[str | None] = None
     """The package extra that has its data or dependencies (`pip install 'agentcompass[EXTRA]'`)."""

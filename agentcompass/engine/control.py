@@ -7,9 +7,9 @@ The first request is *soft*: no new work, running work is cancelled, cleanup has
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Awaitable, Callable
-from typing import Literal, TypeAlias, TypeVar, final
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Literal, TypeAlias, TypeVar, final
 
 import trio
 
@@ -19,10 +19,15 @@ T = TypeVar("T")
 
 CancelReason: TypeAlias = Literal["sigint", "sigterm", "timeout", "caller", "store"]
 
+EXIT_CODES: Final[Mapping[str, int]] = {"sigint": 130, "sigterm": 143, "timeout": 124}
+"""The process exit code that tells who ended a run early, by reason; other reasons have none of their own."""
+
 
 @final
 class Control:
     """The two handles of a run. Made before it starts; usable from any thread, at any time, also after its end.
+
+    Nothing here takes a lock: a signal handler may interrupt any line of it and ask again.
 
     Args:
         grace_seconds: Total time for cleanup after the first request to end.
@@ -34,40 +39,38 @@ class Control:
         """Why the run is being ended; None while nobody asked."""
         self.on_cancel: Callable[[CancelReason], None] = lambda _reason: None
         """Told once, inside the run, when it begins to end."""
+        self.sweep: Callable[[], object] = lambda: None
+        """What must still happen, synchronously and quickly, when the process leaves without waiting for cleanup."""
+        self.owns_interrupts = False
+        """Whether SIGINT arrives here as a request: then a KeyboardInterrupt is some component's own doing."""
         self.soft = trio.CancelScope()
         """Everything that is work happens inside it."""
-        self._lock = threading.Lock()
-        self._requests: list[CancelReason] = []
+        self._requests: deque[CancelReason] = deque()
         self._token: trio.lowlevel.TrioToken | None = None
-        self._taken = 0
 
     def request_cancel(self, reason: CancelReason) -> None:
         """Ask the run to end: softly the first time, at once the second."""
-        with self._lock:
-            self._requests.append(reason)
-            token = self._token
+        self._requests.append(reason)
+        # in this order: a run that starts in between has set its token before it looks at the requests
+        token = self._token
         if token is not None:
             with contextlib.suppress(trio.RunFinishedError):
                 token.run_sync_soon(self._take)
 
     def cancel_now(self, reason: CancelReason) -> None:
         """The same from inside the run, taking effect immediately."""
-        with self._lock:
-            self._requests.append(reason)
+        self._requests.append(reason)
         self._take()
 
     async def run(self, main: Callable[[], Awaitable[T]]) -> T:
         """Run `main` so that requests reach it, those made before included."""
-        with self._lock:
-            self._token = trio.lowlevel.current_trio_token()
+        self._token = trio.lowlevel.current_trio_token()
         self._take()
         return await main()
 
     def _take(self) -> None:
-        with self._lock:
-            new = self._requests[self._taken :]
-            self._taken = len(self._requests)
-        for reason in new:
+        while self._requests:
+            reason = self._requests.popleft()
             if self.reason is None:
                 self.reason = reason
                 self.budget.start()

@@ -38,6 +38,8 @@ class RunPrepared(Event):
     reused: int
     metric: str
     """Name of the primary metric."""
+    reused_score: float | None = None
+    """Mean of the primary metric over the reused attempts; None where there are none or it is not known."""
 
 
 @attrs.frozen(kw_only=True)

@@ -2,6 +2,9 @@
 
 `plan.resolve` makes these from what a user wrote; the engine, the store and the display read them. A single
 evaluation is an `Orchestration` of one `Request`.
+
+The fields of `ExecutionConfig`, `RuntimeConfig` and `ModelConfig` are also the declaration of the keys of those names
+in files: their types with ranges are what is checked, their defaults are the built-in ones, stated nowhere else.
 """
 
 from __future__ import annotations
@@ -14,6 +17,14 @@ import attrs
 
 from agentcompass.records import JSON
 from agentcompass.secrets import Secret
+from agentcompass.spec.protocols import AUTO
+from agentcompass.spec.ranges import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 
 AttemptStrategy: TypeAlias = Literal["avg", "pass"]
 Progress: TypeAlias = Literal["auto", "plain", "none"]
@@ -37,45 +48,63 @@ class ModelConfig:
     """An endpoint, a model id and what is sent with each call."""
 
     id: str
-    base_url: str | None
+    base_url: str | None = None
     """None for harnesses that need no model."""
-    api_key: Secret | None
-    api_protocol: tuple[str, ...]
+    api_key: Secret | None = None
+    api_protocol: tuple[str, ...] = (AUTO,)
     """In order of preference; `("auto",)` leaves the choice to harness and URL."""
-    params: Mapping[str, JSON]
+    params: Mapping[str, JSON] = attrs.field(factory=dict)
     """Sent to the endpoint as they are."""
-    max_retries: int
+    max_retries: NonNegativeInt = 5
     """Of one call, after the first try."""
-    timeout_seconds: float
+    timeout_seconds: NonNegativeFloat = 600.0
     """Of one call, all retries and waits included; 0 means none."""
-    max_connections: int
+    max_connections: PositiveInt = 256
     """Calls in flight at once to this endpoint in one run."""
+    written: Mapping[str, JSON] = attrs.field(factory=dict)
+    """`params` as plain JSON for files: secrets as references."""
 
 
 @attrs.frozen(kw_only=True)
 class ExecutionConfig:
     """SPEC section 5: how attempts are made, retried and limited. A deadline of 0 seconds means none."""
 
-    max_retries: int
-    retry_pattern_list: tuple[str, ...]
-    retry_min_delay_seconds: float
-    retry_max_delay_seconds: float
-    k: int
-    attempt_strategy: AttemptStrategy
-    enabled_recipes: tuple[str, ...]
-    keep_environment: bool
-    enable_analysis: bool
-    analysis_params: Mapping[str, JSON]
-    min_coverage: float
-    open_timeout_seconds: float
-    prepare_timeout_seconds: float
-    run_timeout_seconds: float | None
-    """None: the task's, else the harness's."""
-    collect_timeout_seconds: float
-    evaluate_timeout_seconds: float | None
-    """None: the task's, else the benchmark's, else 1800."""
-    close_timeout_seconds: float
-    timeout_multiplier: float
+    max_retries: NonNegativeInt = 1
+    """How often an attempt that ended for an infrastructure reason is executed again."""
+    retry_pattern_list: tuple[str, ...] = ()
+    """Regular expressions; an attempt whose error message or code matches one is executed again too."""
+    retry_min_delay_seconds: NonNegativeFloat = 5.0
+    """Delay before the first retry of an attempt, at most; it doubles with each further one."""
+    retry_max_delay_seconds: NonNegativeFloat = 60.0
+    """Longest delay before a retry."""
+    k: PositiveInt = 1
+    """Attempts at each task."""
+    attempt_strategy: AttemptStrategy = "avg"
+    """`avg` makes all k attempts; `pass` stops at the first success."""
+    enabled_recipes: tuple[str, ...] = ()
+    """Ids of the recipes that may apply; empty means every one that matches."""
+    keep_environment: bool = False
+    """Leave the sandboxes, and print how to enter them."""
+    enable_analysis: bool = True
+    """Let the analyzers look at each finished attempt."""
+    analysis_params: Mapping[str, JSON] = attrs.field(factory=dict)
+    """By analyzer id: a mapping of that analyzer's own fields."""
+    min_coverage: Fraction = 1.0
+    """Smallest part of the planned attempts, 0 to 1, that must be graded for the run to count as completed."""
+    open_timeout_seconds: NonNegativeFloat = 600.0
+    """Deadline for opening a sandbox."""
+    prepare_timeout_seconds: NonNegativeFloat = 600.0
+    """Deadline for setting a task up in its sandbox."""
+    run_timeout_seconds: NonNegativeFloat | None = None
+    """Deadline of the agent. None: the task's, else the harness's."""
+    collect_timeout_seconds: NonNegativeFloat = 60.0
+    """Deadline for taking the artifacts out of the agent's sandbox."""
+    evaluate_timeout_seconds: NonNegativeFloat | None = None
+    """Deadline of the evaluation. None: the task's, else the benchmark's, else 1800."""
+    close_timeout_seconds: NonNegativeFloat = 60.0
+    """Deadline for closing a sandbox."""
+    timeout_multiplier: PositiveFloat = 1.0
+    """Factor on the deadlines of the agent and of the evaluation."""
 
 
 @attrs.frozen(kw_only=True)
@@ -104,22 +133,32 @@ class Request:
 class RuntimeConfig:
     """SPEC section 4: what all requests of an orchestration share."""
 
-    task_concurrency: int
-    results_dir: Path
-    data_dir: Path
-    timeout_seconds: float
+    task_concurrency: PositiveInt = 32
+    """Tasks in flight over the whole orchestration."""
+    results_dir: Path = Path("results")
+    """Root of all results."""
+    data_dir: Path = Path("data")
+    """Root of downloaded data and caches."""
+    timeout_seconds: NonNegativeFloat = 360_000.0
     """Wall clock of the whole orchestration; 0 means none."""
-    cleanup_grace_seconds: float
-    provider_limits: Mapping[str, int]
+    cleanup_grace_seconds: NonNegativeFloat = 30.0
+    """Total time that cleanup may take once work is cancelled."""
+    provider_limits: Mapping[str, NonNegativeInt] = attrs.field(factory=dict)
     """Sandboxes open at once by environment id; 0 or absent means no limit."""
-    env_open_qps: Mapping[str, float]
+    env_open_qps: Mapping[str, NonNegativeFloat] = attrs.field(factory=dict)
     """Sandboxes opened per second by environment id; 0 or absent means no limit."""
-    progress: Progress
-    log_level: LogLevel
-    file_log_level: LogLevel
-    log_file: Path | None
-    auto_install_dependencies: bool
-    recipe_dirs: tuple[Path, ...]
+    progress: Progress = "auto"
+    """What is shown while it runs: `auto` is live on a terminal and plain elsewhere."""
+    log_level: LogLevel = "INFO"
+    """Of the console."""
+    file_log_level: LogLevel = "DEBUG"
+    """Of each run's `run.log` and of `log_file`."""
+    log_file: Path | None = None
+    """One extra file for the log of everything, or None."""
+    auto_install_dependencies: bool = False
+    """Whether a component's optional extra may be installed into the running interpreter."""
+    recipe_dirs: tuple[Path, ...] = ()
+    """Folders of modules that register recipes."""
 
 
 @attrs.frozen(kw_only=True)

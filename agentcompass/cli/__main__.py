@@ -1,0 +1,5 @@
+"""`python -m agentcompass.cli`."""
+
+from agentcompass.cli.entry import main
+
+main()

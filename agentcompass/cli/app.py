@@ -1,0 +1,82 @@
+"""The command line as a whole: which commands there are, and how each of them ends.
+
+Commands are named by import path and loaded when they are called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from cyclopts import App
+
+from agentcompass._version import __version__
+from agentcompass.cli import errors
+from agentcompass.cli.formatter import HelpFormatter
+from agentcompass.cli.output import Emitter
+
+_RUN_NOTES: Final = (
+    "Options that take JSON also take @FILE, and - for standard input. The result goes to standard output, everything"
+    " else to standard error. Write --reuse=RUN_ID, or put --reuse last: it would take a following argument for the id."
+)
+
+COMMANDS: Final = (
+    ("run", "run:command", "Evaluate a model, in a harness, on a benchmark."),
+    ("launch", "launch:command", "Run the evaluations of an orchestration file."),
+    ("summary", "summary:command", "Show the scores of a run directory."),
+    ("list", "list:command", "List benchmarks, harnesses, environments, recipes or analyzers."),
+    ("config", "config:app", "Show settings, where they come from and what they mean."),
+    ("env", "env:app", "List or remove the sandboxes that earlier runs left."),
+    ("completion", "completion:command", "Print or install the completion of a shell."),
+)
+"""Name, object below `agentcompass.cli`, and line in the help of each command."""
+
+
+def build() -> App:
+    """Return the command line; nothing of a command is imported."""
+    app = App(
+        name="agentcompass",
+        help="Evaluate AI agents: any model, in any harness, on any benchmark, in any sandbox.\n\n"
+        "`agentcompass COMMAND --help` describes a command.",
+        version=f"agentcompass {__version__}",
+        help_format="plaintext",
+        help_formatter=HelpFormatter(),
+        exit_on_error=False,
+        print_error=False,
+        suppress_keyboard_interrupt=False,
+    )
+    for position, (name, place, line) in enumerate(COMMANDS):
+        notes = {"help_epilogue": _RUN_NOTES} if name == "run" else {}
+        app.command(
+            f"agentcompass.cli.{place}",
+            name=name,
+            help=line,
+            sort_key=position,
+            help_epilogue=notes,
+        )
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out one command line.
+
+    Args:
+        arguments: Without the program's name.
+
+    Returns:
+        The exit code of SPEC section 11; nothing that was expected raises.
+    """
+    context = errors.Context.of(arguments)
+    try:
+        command, bound, unparsed = build().parse_args(list(arguments))
+        known = {"context": context} if "context" in unparsed else {}
+        result = command(*bound.args, **bound.kwargs, **known)
+    except KeyboardInterrupt:
+        return errors.INTERRUPTED
+    except BrokenPipeError:
+        Emitter().forget_stdout()
+        return 1
+    except Exception as error:  # noqa: BLE001  # the last line of defence: a person gets a sentence, not a traceback
+        return errors.report(error, context, sys.stderr)
+    return result if isinstance(result, int) else 0

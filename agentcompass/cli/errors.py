@@ -1,0 +1,104 @@
+"""How an error reaches a person: one readable message on standard error, a hint, and the exit code.
+
+Every message is scrubbed and made printable. A traceback is shown with `--log-level DEBUG` only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Final, TextIO
+
+import attrs
+from cyclopts import CycloptsError
+
+from agentcompass.errors import AgentCompassError
+from agentcompass.progress.text import encodable, printable
+from agentcompass.records import RequestOutcome
+from agentcompass.secrets import Scrubber
+
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+INTERNAL: Final = 1
+
+_REPORT_HINT: Final = (
+    "This is a fault of agentcompass, not yours. Please report it, with the command and what it prints"
+    " when `--log-level DEBUG` is added."
+)
+_SECRET_FLAG: Final = "--model-api-key"
+
+
+@attrs.frozen
+class Context:
+    """What reporting must know before anything has been parsed."""
+
+    is_debug: bool
+    scrubber: Scrubber
+
+    @classmethod
+    def of(cls, arguments: Sequence[str]) -> Context:
+        """Look at the raw command line; secrets from elsewhere are registered when they are resolved."""
+        scrubber = Scrubber()
+        keys = _values(arguments, _SECRET_FLAG)
+        scrubber.register(*(key for key in keys if not key.startswith("${")))
+        return cls("DEBUG" in _values(arguments, "--log-level"), scrubber)
+
+    def clean(self, text: str) -> str:
+        """Return lines that a terminal may show."""
+        return self.scrubber.scrub(printable(text, multiline=True))
+
+
+def report(error: Exception, context: Context, stream: TextIO) -> int:
+    """Tell a person about an error and return the exit code.
+
+    Args:
+        error: Whatever ended the command.
+        context: Of this command line.
+        stream: Where to; standard error.
+    """
+    code, message, hint = _described(error)
+    lines = [f"error: {message}"]
+    if hint:
+        lines.append(hint)
+    if context.is_debug:
+        lines[:0] = "".join(traceback.format_exception(error)).splitlines()
+    tell("\n".join(lines), context, stream)
+    return code
+
+
+def tell(text: str, context: Context, stream: TextIO) -> None:
+    """Write lines for a person: printable, without secrets, and to nobody if nobody is there."""
+    with contextlib.suppress(OSError, ValueError):
+        stream.write(encodable(context.clean(text), stream.encoding) + "\n")
+        stream.flush()
+
+
+def tell_outcome(outcome: RequestOutcome, context: Context, stream: TextIO) -> None:
+    """Tell why a request did not complete."""
+    if outcome.exception is not None:
+        report(outcome.exception, context, stream)
+    else:
+        tell(f"error: {outcome.name}: {outcome.error or outcome.status}", context, stream)
+
+
+def _described(error: Exception) -> tuple[int, str, str | None]:
+    if isinstance(error, AgentCompassError):
+        return error.exit_code, error.message, error.hint
+    if isinstance(error, CycloptsError):
+        return USAGE, str(error).strip(), _usage_hint(error)
+    return INTERNAL, f"{type(error).__name__}: {error}", _REPORT_HINT
+
+
+def _usage_hint(error: CycloptsError) -> str:
+    words = " ".join(("agentcompass", *(error.command_chain or ())))
+    return f"`{words} --help` shows what can be given."
+
+
+def _values(arguments: Sequence[str], flag: str) -> Iterator[str]:
+    """The values that a flag has on a raw command line."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument == flag:
+            yield following
+        elif argument.startswith(f"{flag}="):
+            yield argument.removeprefix(f"{flag}=")

@@ -1,0 +1,82 @@
+"""`agentcompass launch ORCHESTRATION_PATH`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from agentcompass.cli import errors
+from agentcompass.cli.errors import Context
+from agentcompass.cli.output import Emitter, Format
+from agentcompass.cli.parameters import command_for, flag
+from agentcompass.cli.run import DRY_RUN, FORMAT, surroundings
+from agentcompass.options import LaunchOptions
+
+_PATH: Final = inspect.Parameter(
+    "orchestration_path",
+    inspect.Parameter.POSITIONAL_ONLY,
+    annotation=Annotated[
+        Path, Parameter(name="ORCHESTRATION_PATH", help="File of YAML or JSON. Required.")
+    ],
+)
+_RUN_ID: Final = flag(
+    "run-id",
+    str | None,
+    None,
+    text="Name of every request's new run directory, whatever the file says.",
+    metavar="ID",
+)
+_REUSE: Final = flag(
+    "reuse",
+    bool,
+    False,
+    text="Reuse earlier results in every request that does not say otherwise itself.",
+)
+
+
+def launch(  # the command's own flags
+    options: LaunchOptions,
+    *,
+    orchestration_path: Path,
+    run_id: str | None,
+    reuse: bool,
+    dry_run: bool,
+    format: Format,  # noqa: A002  # the flag's name
+    context: Context,
+) -> int:
+    """Evaluate what an orchestration file asks for.
+
+    The result goes to standard output, everything else to standard error.
+    """
+    from agentcompass.plan.resolve import LaunchFlags, resolve_launch  # noqa: PLC0415  # not needed for --help
+
+    flags = LaunchFlags(run_id=run_id, reuse=reuse or None)
+    orchestration = resolve_launch(orchestration_path, options, flags=flags, **surroundings())
+    context.scrubber.register(*orchestration.secrets)
+    if dry_run:
+        from agentcompass.cli.dry_run import show  # noqa: PLC0415  # as above
+
+        return show(orchestration, context)
+    from agentcompass import api  # noqa: PLC0415  # as above
+    from agentcompass.cli import render  # noqa: PLC0415  # as above
+
+    result = api.run_orchestration(orchestration, handle_signals=True)
+    emitter = Emitter()
+    if format == "json":
+        emitter.json(render.orchestration_json(result))
+    else:
+        emitter.text(context.clean(render.orchestration_text(result)))
+    for outcome in result.requests.values():
+        if outcome.status != "completed":
+            errors.tell_outcome(outcome, context, sys.stderr)
+    return api.exit_code(result)
+
+
+command: Final[Callable[..., int]] = command_for(
+    LaunchOptions, launch, positional=(_PATH,), extra=(_RUN_ID, _REUSE, DRY_RUN, FORMAT)
+)

@@ -1,0 +1,64 @@
+"""`agentcompass run BENCHMARK HARNESS MODEL`."""
+
+from __future__ import annotations
+
+import os
+import secrets as chance
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from agentcompass.cli import errors
+from agentcompass.cli.common import FORMAT_METAVAR, FORMAT_TEXT
+from agentcompass.cli.errors import Context
+from agentcompass.cli.output import Emitter, Format
+from agentcompass.cli.parameters import command_for, flag
+from agentcompass.options import RunOptions
+
+DRY_RUN: Final = flag(
+    "dry-run",
+    bool,
+    False,
+    text="Resolve and check everything, print it as YAML, and run and write nothing.",
+)
+FORMAT: Final = flag("format", Format, "text", text=FORMAT_TEXT, metavar=FORMAT_METAVAR)
+
+
+def run(options: RunOptions, *, dry_run: bool, format: Format, context: Context) -> int:  # noqa: A002  # the flag's name
+    """Evaluate a model, in a harness, on a benchmark."""
+    from agentcompass.plan.resolve import resolve_run  # noqa: PLC0415  # not needed for --help
+
+    orchestration = resolve_run(options, as_flags=True, **surroundings())
+    context.scrubber.register(*orchestration.secrets)
+    if dry_run:
+        from agentcompass.cli.dry_run import show  # noqa: PLC0415  # as above
+
+        return show(orchestration, context)
+    from agentcompass import api  # noqa: PLC0415  # as above
+    from agentcompass.cli import render  # noqa: PLC0415  # as above
+
+    result = api.run_orchestration(orchestration, handle_signals=True)
+    (outcome,) = result.requests.values()
+    emitter = Emitter()
+    if format == "json":
+        emitter.json(render.outcome_json(outcome))
+    elif outcome.result is not None:
+        emitter.text(context.clean(render.result_text(outcome.result)))
+    if outcome.status != "completed":
+        errors.tell_outcome(outcome, context, sys.stderr)
+    return api.exit_code(result)
+
+
+def surroundings() -> dict[str, Any]:
+    """Return what resolving takes from the process: directory, environment, time and chance."""
+    return {
+        "cwd": Path.cwd(),
+        "environ": os.environ,
+        "now": datetime.now(UTC),
+        "random_suffix": chance.token_hex(3),
+    }
+
+
+command: Final[Callable[..., int]] = command_for(RunOptions, run, extra=(DRY_RUN, FORMAT))

@@ -1,0 +1,255 @@
+"""The directory of one sandbox: its name, its files, its removal. Blocking functions, for worker threads.
+
+What lies in a workspace is the agent's work, so each name is taken for hostile: a link may lead anywhere, a file
+may be a pipe without a writer, a directory may be unreadable or deeper than a path can say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+
+from agentcompass.components.base import MiB
+from agentcompass.errors import SandboxError
+
+DIR_PREFIX = "agentcompass-"
+"""Begins the name of every directory that this environment makes, and of nothing else it removes."""
+READ_LIMIT = 1024 * MiB
+"""Bytes read of a file by who names no limit."""
+CHUNK = MiB
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@attrs.frozen(kw_only=True)
+class Workspace:
+    """The directories of a sandbox."""
+
+    dir: Path
+    """The whole of it, without links; removed at the end."""
+    work_dir: Path
+    """Where commands run."""
+    tmp_dir: Path
+    """TMPDIR of the commands."""
+
+    @classmethod
+    def create(cls, root: Path, name: str, workdir: str | None) -> Workspace:
+        """Make the directories of a new sandbox.
+
+        Args:
+            root: Where sandboxes go; made if it is not there.
+            name: The lease's.
+            workdir: Of the plan: None, or a path below the work directory.
+
+        Raises:
+            SandboxError: The name or `workdir` cannot be used, something of that name is there, or the disk is full.
+        """
+        if workdir is not None and (Path(workdir).is_absolute() or ".." in Path(workdir).parts):
+            raise SandboxError(
+                f"host_process cannot offer the work directory {workdir!r}",
+                code="unsupported-workdir",
+                retryable=False,
+                hint="Use an environment with images, or a relative path.",
+            )
+        base = directory_of(root.resolve(), name)
+        space = cls(dir=base, work_dir=base / "work" / (workdir or ""), tmp_dir=base / "tmp")
+        try:
+            with disk_errors():
+                root.mkdir(parents=True, exist_ok=True)
+                base.mkdir(mode=0o700)
+                with _undone_on_error(base):
+                    space.work_dir.mkdir(parents=True)
+                    space.tmp_dir.mkdir()
+        except OSError as error:
+            raise SandboxError(
+                f"the sandbox's directory cannot be made: {error}", code="workspace-failed"
+            ) from error
+        return space
+
+    def locate(self, path: str) -> str:
+        """Follow every link of a path, relative to the work directory, and return where it leads.
+
+        Raises:
+            SandboxError: That is outside the workspace (code `path-outside`).
+        """
+        try:
+            found = os.path.realpath(self.work_dir / path)
+        except ValueError as error:  # a NUL in it
+            raise FileNotFoundError(errno.ENOENT, str(error), path) from error
+        if not self.contains(found):
+            raise outside(path)
+        return found
+
+    def contains(self, path: str) -> bool:
+        """Whether a path without links lies in the workspace."""
+        return Path(path).is_relative_to(self.dir)
+
+    def open(self, path: str, flags: int) -> int:
+        """Open what a path leads to, never waiting for a pipe or device, never outside.
+
+        The links were followed before; that it is still the same place is checked on what has been opened.
+        """
+        fd = os.open(self.locate(path), flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not self.contains(os.readlink(f"/proc/self/fd/{fd}")):  # noqa: PTH115 - not a file's link
+            os.close(fd)
+            raise outside(path)
+        return fd
+
+    def read(self, path: str, max_bytes: int | None, check: Callable[[], None]) -> bytes:
+        """Return the first `max_bytes` of a regular file.
+
+        Raises:
+            FileNotFoundError: There is no regular file, or it cannot be read, or a link leads outside.
+            SandboxError: No limit was named and the file is larger than `READ_LIMIT` (code `artifact-too-large`).
+        """
+        with self._reading(path) as fd:
+            left = READ_LIMIT + 1 if max_bytes is None else max(0, max_bytes)
+            parts = []
+            while left and (part := os.read(fd, min(left, CHUNK))):
+                check()
+                parts.append(part)
+                left -= len(part)
+        if max_bytes is None and not left:
+            raise too_large(path, READ_LIMIT)
+        return b"".join(parts)
+
+    @contextlib.contextmanager
+    def _reading(self, path: str) -> Iterator[int]:
+        try:
+            fd = self.open(path, os.O_RDONLY)
+        except (OSError, SandboxError) as error:
+            # Whatever the agent put there, it is not a file that could be read.
+            raise FileNotFoundError(errno.ENOENT, f"no readable file ({error})", path) from error
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise FileNotFoundError(errno.ENOENT, "not a regular file", path)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def write(
+        self, path: str, mode: int, chunks: Iterator[bytes], check: Callable[[], None]
+    ) -> None:
+        """Write a file, whole or not at all; its parents are made, and what had that name is replaced.
+
+        Raises:
+            SandboxError: The disk is full (code `disk-full`), or the path leads outside (`path-outside`).
+            OSError: The name is a directory's, too long, or otherwise impossible.
+        """
+        with disk_errors(), self.parent(path) as (parent, name):
+            temporary = f".{DIR_PREFIX}{os.urandom(8).hex()}"
+            fd = os.open(
+                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=parent
+            )
+            try:
+                with os.fdopen(fd, "wb", buffering=0) as file:
+                    for chunk in chunks:
+                        check()
+                        write_all(file.fileno(), chunk)
+                    os.fchmod(file.fileno(), mode)
+                os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=parent)
+                raise
+
+    def link(self, path: str, target: str) -> None:
+        """Make a symbolic link, replacing a file or link of that name."""
+        with disk_errors(), self.parent(path, follow=False) as (parent, name):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=parent)
+            os.symlink(target, name, dir_fd=parent)
+
+    def make_dir(self, path: str) -> None:
+        """Make a directory and its parents, if they are not there."""
+        with disk_errors():
+            Path(self.locate(path)).mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def parent(self, path: str, *, follow: bool = True) -> Iterator[tuple[int, str]]:
+        """Open the directory that a path's last name is in, made if need be; gives it and that name."""
+        try:
+            found = Path(self.locate(path) if follow else self.locate(str(Path(path).parent)))
+        except FileNotFoundError as error:
+            raise SandboxError(str(error), code="bad-path", retryable=False) from error
+        directory = found.parent if follow else found
+        if not self.contains(str(directory)):
+            raise outside(path)
+        directory.mkdir(parents=True, exist_ok=True)
+        fd = self.open(str(directory), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield fd, found.name if follow else Path(path).name
+        finally:
+            os.close(fd)
+
+
+@contextlib.contextmanager
+def _undone_on_error(base: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(base, ignore_errors=True)
+        raise
+
+
+def directory_of(root: Path, name: str) -> Path:
+    """Return the directory of the sandbox `name` below `root`.
+
+    Raises:
+        SandboxError: The name cannot be a directory's.
+    """
+    if not _NAME.fullmatch(name) or not root.is_absolute():
+        raise SandboxError(
+            f"{name!r} below {str(root)!r} names no sandbox", code="bad-lease", retryable=False
+        )
+    return root / (name if name.startswith(DIR_PREFIX) else DIR_PREFIX + name)
+
+
+@contextlib.contextmanager
+def disk_errors() -> Iterator[None]:
+    """Report a full disk under its own name.
+
+    Raises:
+        SandboxError: No space or no quota is left (code `disk-full`).
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise SandboxError(
+                f"no space is left for sandboxes: {error}",
+                code="disk-full",
+                hint="Free some, or choose another disk by the parameter root.",
+            ) from error
+        raise
+
+
+def too_large(path: str, limit: int) -> SandboxError:
+    """The error for something of the agent's that is larger than it may be."""
+    return SandboxError(
+        f"{path!r} is larger than {limit} bytes", code="artifact-too-large", retryable=False
+    )
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def outside(path: str) -> SandboxError:
+    """The error for a path that leads out of the workspace."""
+    return SandboxError(
+        f"{path!r} leads out of the sandbox",
+        code="path-outside",
+        retryable=False,
+        hint="host_process reads and writes files in its own directory only; use relative paths.",
+    )

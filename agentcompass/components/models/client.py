@@ -1,0 +1,211 @@
+"""The model client: one endpoint for one run, lent to its attempts."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, final
+
+import trio
+
+from agentcompass.components.base import ModelRetry
+from agentcompass.components.messages import Message, Reply, Tool
+from agentcompass.components.models.calls import Caller, Timing
+from agentcompass.components.models.exchange import Exchanger
+from agentcompass.components.models.failures import Wording, revoked
+from agentcompass.components.models.meter import Meter
+from agentcompass.components.models.paths import candidate_paths
+from agentcompass.components.models.pricing import Price, price_of
+from agentcompass.components.models.protocols import Codec, choose_codec
+from agentcompass.errors import ConfigurationError
+from agentcompass.net.address import Address
+from agentcompass.net.http import HttpClient
+from agentcompass.net.limits import EndpointLimiter
+from agentcompass.records import JSON, Usage
+from agentcompass.secrets import Scrubber
+from agentcompass.spec.resolved import ModelConfig
+
+_SENDABLE_KEY: Final = re.compile(r"[\x21-\x7e]+")
+
+_DEFAULT_TIMING: Final = Timing()
+
+
+def open_client(
+    config: ModelConfig,
+    *,
+    harness_protocols: Sequence[str],
+    prices: Mapping[str, Mapping[str, float]],
+    timing: Timing = _DEFAULT_TIMING,
+) -> EndpointClient:
+    """Make the client for a run. Nothing is connected before the first call.
+
+    Where the URL names a user, they are authenticated by it (Basic) and the key is not sent: there is one header for
+    both.
+
+    Args:
+        config: The endpoint.
+        harness_protocols: What the harness can use, best first.
+        prices: By model id or pattern, US dollars per million tokens (`input`, `cached_input`, `cache_write`, `output`).
+        timing: Waits that no setting names.
+
+    Raises:
+        ConfigurationError: The URL or the key cannot be used, or there is no protocol in common.
+    """
+    address = _address(config)
+    codec = choose_codec(config.api_protocol, harness_protocols, address.path)
+    scrubber = Scrubber()
+    scrubber.register(config.api_key, *address.secrets)
+    try:
+        http = HttpClient(address, write_seconds=timing.idle_seconds)
+    except ValueError as error:
+        raise ConfigurationError(f"the model endpoint cannot be reached: {error}") from error
+    exchanger = Exchanger(
+        http,
+        [address.with_path(path) for path in candidate_paths(address.path, codec.operation)],
+        headers=_headers(config),
+        codec=codec,
+        wording=Wording(scrubber),
+        idle_seconds=timing.idle_seconds,
+    )
+    caller = Caller(
+        exchanger,
+        EndpointLimiter(config.max_connections),
+        codec,
+        max_retries=config.max_retries,
+        timeout_seconds=config.timeout_seconds,
+        timing=timing,
+        random=random.Random(),
+    )
+    return EndpointClient(config, http, caller, codec, price_of(config.id, prices))
+
+
+@final
+class EndpointClient:
+    """One endpoint for one run (`components.base.ModelClient`); made by `open_client`."""
+
+    def __init__(
+        self, config: ModelConfig, http: HttpClient, caller: Caller, codec: Codec, price: Price
+    ) -> None:
+        self._config = config
+        self._http = http
+        self._caller = caller
+        self._codec = codec
+        self._price = price
+
+    def lend(self, on_retry: Callable[[ModelRetry], None]) -> LentModel:
+        """Return a model for one attempt; `on_retry` is told before each wait for another try."""
+        meter = Meter(self._codec.name, self._price)
+        return LentModel(self._config, self._caller, self._codec, meter, on_retry)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+
+@final
+class LentModel:
+    """The model as lent to one attempt (`components.base.AttemptModel`).
+
+    Attributes:
+        id: The model's id, as sent.
+        protocol: The name of the wire protocol.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        caller: Caller,
+        codec: Codec,
+        meter: Meter,
+        on_retry: Callable[[ModelRetry], None],
+    ) -> None:
+        self.id = config.id
+        self.protocol = codec.name
+        self._params = config.params
+        self._caller = caller
+        self._codec = codec
+        self._meter = meter
+        self._on_retry = on_retry
+        self._in_flight: set[trio.CancelScope] = set()
+        self._is_revoked = False
+
+    @property
+    def usage(self) -> Usage:
+        """Sum over all requests so far that were answered, or given up while the endpoint worked on them."""
+        return self._meter.usage
+
+    @property
+    def calls(self) -> int:
+        """Requests that the endpoint answered so far; errors are no answers."""
+        return self._meter.answers
+
+    def revoke(self) -> None:
+        """Refuse every further call and cancel those in flight; each raises `ModelError`, code `model-revoked`."""
+        self._is_revoked = True
+        for scope in self._in_flight:
+            scope.cancel(reason="the model was revoked")
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Tool] = (),
+        params: Mapping[str, JSON] | None = None,
+    ) -> Reply:
+        """Ask for the next message; see `components.base.Model`."""
+        return await self._ask(self._codec.chat_body(messages, tools), params)
+
+    async def complete(
+        self,
+        prompt: str,
+        *,
+        stop: Sequence[str] = (),
+        params: Mapping[str, JSON] | None = None,
+    ) -> Reply:
+        """Ask to continue a text; see `components.base.Model`."""
+        return await self._ask(self._codec.completion_body(prompt, stop), params)
+
+    async def _ask(self, said: Mapping[str, JSON], params: Mapping[str, JSON] | None) -> Reply:
+        body = {**self._params, **(params or {}), **said, "model": self.id}
+        if body.get("stream") is True:
+            body.setdefault("stream_options", {"include_usage": True})
+        if self._is_revoked:
+            raise revoked()
+        with trio.CancelScope() as scope:
+            self._in_flight.add(scope)
+            try:
+                reply = await self._caller.call(body, self._meter, self._on_retry)
+            finally:
+                self._in_flight.discard(scope)
+            if not self._is_revoked:
+                return reply
+        raise revoked()
+
+
+def _address(config: ModelConfig) -> Address:
+    if config.base_url is None:
+        raise ConfigurationError(
+            f"the model {config.id!r} has no base_url", hint="Set model_base_url."
+        )
+    try:
+        return Address.parse(config.base_url)
+    except ValueError as error:
+        raise ConfigurationError(f"the model's base_url cannot be used: {error}") from error
+
+
+def _headers(config: ModelConfig) -> dict[str, str]:
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "User-Agent": "agentcompass",
+    }
+    if config.api_key:
+        key = config.api_key.reveal()
+        if not _SENDABLE_KEY.fullmatch(key):
+            raise ConfigurationError(
+                "the model's api_key has white space or other characters that cannot be sent",
+                hint="Was it read from a file with a line end?",
+            )
+        headers["Authorization"] = f"Bearer {key}"
+    return headers

@@ -1,0 +1,247 @@
+"""One request to the endpoint and its complete answer: no retries, no limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias, final
+
+import attrs
+import trio
+
+from agentcompass.components.models import wire
+from agentcompass.components.models.failures import (
+    EndpointError,
+    ErrorObject,
+    Wording,
+    from_answer,
+    malformed,
+)
+from agentcompass.components.models.meter import MeteredTry
+from agentcompass.components.models.openai_stream import StreamedAnswer
+from agentcompass.components.models.protocols import Codec
+from agentcompass.net.address import Address
+from agentcompass.net.http import (
+    Answer,
+    BodyTooLargeError,
+    ConnectFailedError,
+    HttpClient,
+    NetworkError,
+    RequestBody,
+    StalledError,
+)
+from agentcompass.net.retry import asked_wait_seconds
+from agentcompass.net.sse import DONE, EventDecoder, EventTooLargeError, ServerSentEvent
+from agentcompass.records import JSON
+
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+_MAX_ERROR_BYTES: Final = 64 * 1024
+"""So much of an error's body is read: more than anybody is shown."""
+_SHOWN: Final = 200
+"""Characters shown of a body that is no JSON."""
+
+
+@final
+@attrs.frozen
+class PlainAnswer:
+    """A complete answer in one piece, not yet read as JSON."""
+
+    content: bytes
+
+
+CompleteAnswer: TypeAlias = PlainAnswer | StreamedAnswer
+
+
+@final
+class Exchanger:
+    """Sends requests to the one endpoint and reads what comes back.
+
+    Args:
+        http: Connections to the server.
+        addresses: Where the operation may be, the likeliest first.
+        headers: Of every request, key included.
+        codec: The protocol.
+        wording: Cleans what the endpoint says.
+        idle_seconds: The longest silence in the middle of an answer.
+    """
+
+    def __init__(
+        self,
+        http: HttpClient,
+        addresses: Sequence[Address],
+        *,
+        headers: Mapping[str, str],
+        codec: Codec,
+        wording: Wording,
+        idle_seconds: float,
+    ) -> None:
+        self._http = http
+        self._addresses = tuple(addresses)
+        self._headers = headers
+        self._codec = codec
+        self._wording = wording
+        self._idle_seconds = idle_seconds
+
+    async def send(self, content: bytes, metered: MeteredTry) -> CompleteAnswer:
+        """Send a request and wait for the whole answer. The first address that works is the only one from then on.
+
+        Args:
+            content: The request's body.
+            metered: Where is written down how far the request got, and the usage of a stream that breaks.
+
+        Raises:
+            EndpointError: There is no complete answer, or it is an error.
+        """
+        unknown_path: EndpointError | None = None
+        for address in self._addresses:
+            try:
+                answer = await self._send_to(address, content, metered)
+            except EndpointError as error:
+                if error.code != "endpoint-not-found":
+                    raise
+                unknown_path = unknown_path or error
+            else:
+                self._addresses = (address,)
+                return answer
+        raise unknown_path or AssertionError("no address")
+
+    async def read(self, answer: CompleteAnswer, metered: MeteredTry) -> Mapping[str, JSON]:
+        """Return what an answer says, its usage having been written down.
+
+        Raises:
+            EndpointError: It is no JSON object (`malformed-response`), or an error that came as if all were well.
+        """
+        if isinstance(answer, StreamedAnswer):
+            payload: JSON = answer.error or answer.whole()
+        else:
+            payload = await self._decode(answer.content)
+        if not isinstance(payload, Mapping):
+            raise malformed("it is no JSON object")
+        if metered.raw_usage is None:
+            metered.raw_usage = payload.get("usage")
+        if payload.get("error") and not payload.get("choices"):
+            error = ErrorObject.read(payload)
+            raise from_answer(error.status, error, wording=self._wording)
+        return payload
+
+    async def _decode(self, content: bytes) -> JSON:
+        try:
+            return await wire.decode(content)
+        except ValueError as error:
+            start = self._wording.clean(content[: 4 * _SHOWN].decode(errors="replace"), _SHOWN)
+            raise malformed(f"it is no JSON ({error}): {start or 'empty'}") from error
+
+    async def _send_to(
+        self, address: Address, content: bytes, metered: MeteredTry
+    ) -> CompleteAnswer:
+        body = RequestBody(content)
+        try:
+            async with self._http.post(address, headers=self._headers, body=body) as answer:
+                if not 200 <= answer.status < 300:
+                    raise await self._refusal(answer, address)
+                metered.is_answered = True
+                return await self._collect(answer, metered)
+        except NetworkError as error:
+            raise self._network_failure(error, address) from error
+        except trio.Cancelled:
+            metered.is_at_work = (
+                body.is_sent
+            )  # the endpoint does not know that nobody waits any more
+            raise
+
+    async def _collect(self, answer: Answer, metered: MeteredTry) -> CompleteAnswer:
+        if "text/event-stream" not in answer.headers.get("content-type", ""):
+            content = await self._read_body(answer, MAX_BODY_BYTES)
+            return PlainAnswer(content)
+        collecting = _StreamReader(self._codec.new_stream())
+        try:
+            await answer.read(
+                collecting.take, idle_seconds=self._idle_seconds, max_bytes=MAX_BODY_BYTES
+            )
+        finally:
+            metered.raw_usage = collecting.answer.usage
+        return collecting.finish()
+
+    async def _read_body(self, answer: Answer, max_bytes: int) -> bytes:
+        chunks: list[bytes] = []
+
+        def take(chunk: bytes) -> bool:
+            chunks.append(chunk)
+            return True
+
+        await answer.read(take, idle_seconds=self._idle_seconds, max_bytes=max_bytes)
+        return b"".join(chunks)
+
+    async def _refusal(self, answer: Answer, address: Address) -> EndpointError:
+        """The error for an answer with another status than success."""
+        try:
+            error = ErrorObject.read_body(await self._read_body(answer, _MAX_ERROR_BYTES))
+        except NetworkError as broken:  # the status alone tells enough
+            error = ErrorObject(words=str(broken), codes=frozenset())
+        if 300 <= answer.status < 400:
+            target = self._wording.clean(answer.headers.get("location", "nowhere").split("?")[0])
+            error = ErrorObject(words=f"{address} redirects to {target}", codes=frozenset())
+        elif answer.status in {404, 405}:
+            error = attrs.evolve(error, words=f"{error.words} ({address})")
+        return from_answer(
+            answer.status,
+            error,
+            wording=self._wording,
+            asked_seconds=asked_wait_seconds(answer.headers, now=_now()),
+        )
+
+    def _network_failure(self, error: NetworkError, address: Address) -> EndpointError:
+        words = self._wording.clean(str(error))
+        if isinstance(error, BodyTooLargeError):
+            return malformed(words)
+        if isinstance(error, StalledError):
+            message = f"the answer of {address} stalled: {words}"
+            return EndpointError(message, code="stalled", retryable=True)
+        if isinstance(error, ConnectFailedError):
+            message = f"cannot connect to {address}: {words}"
+            hint = "Is the endpoint running, and is base_url right?"
+            return EndpointError(message, code="connection-failed", retryable=True, hint=hint)
+        message = f"the connection to {address} broke: {words}"
+        return EndpointError(message, code="connection-failed", retryable=True)
+
+
+@final
+class _StreamReader:
+    """Turns the bytes of a streamed answer into the answer."""
+
+    def __init__(self, answer: StreamedAnswer) -> None:
+        self.answer = answer
+        self._decoder = EventDecoder(max_event_bytes=MAX_BODY_BYTES)
+        self._is_done = False
+
+    def take(self, chunk: bytes) -> bool:
+        """Take bytes; return whether more is wanted."""
+        try:
+            self._take_events(self._decoder.feed(chunk))
+        except EventTooLargeError as error:
+            raise malformed(str(error)) from error
+        return not (self._is_done or self.answer.error)
+
+    def finish(self) -> StreamedAnswer:
+        """Return the answer after its last byte; raises `EndpointError` if it is not complete."""
+        self._take_events(self._decoder.finish())
+        if not (self._is_done or self.answer.error or self.answer.is_finished):
+            raise malformed("the stream ended before the answer did")
+        return self.answer
+
+    def _take_events(self, events: Sequence[ServerSentEvent]) -> None:
+        for event in events:
+            if self._is_done:
+                return
+            if event.data.strip() == DONE:
+                self._is_done = True
+                return
+            try:
+                payload = wire.decode_now(event.data)
+            except ValueError as error:
+                raise malformed(f"an event of the stream is no JSON ({error})") from error
+            self.answer.add(payload)
+
+
+def _now() -> float:
+    return time.time()  # noqa: TID251  # dates in Retry-After are wall-clock dates

@@ -1,0 +1,63 @@
+"""Counts what the calls of one attempt use, whatever becomes of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import final
+
+import attrs
+
+from agentcompass.components.models.pricing import Price
+from agentcompass.components.models.usage import normalise, unmetered
+from agentcompass.records import JSON, Usage
+
+
+@attrs.define(eq=False)
+class MeteredTry:
+    """One request to the endpoint, as far as it is known to have got."""
+
+    is_at_work: bool = False
+    """The endpoint has the request and may be working on it. Set back when it is known to have refused or failed."""
+    is_answered: bool = False
+    """It began to answer, and not with an error."""
+    raw_usage: JSON = None
+    """What the answer says it used."""
+
+
+@final
+class Meter:
+    """The sum for one attempt.
+
+    Args:
+        protocol: In whose form usage is reported.
+        price: Of the model.
+    """
+
+    def __init__(self, protocol: str, price: Price) -> None:
+        self._protocol = protocol
+        self._price = price
+        self.usage = Usage()
+        """Answers, and requests given up while the endpoint worked on them: these are unmetered."""
+        self.answers = 0
+        """Requests that the endpoint began to answer, errors apart."""
+
+    @contextmanager
+    def one_try(self) -> Iterator[MeteredTry]:
+        """Count one request, however the block ends: returned, failed or cancelled."""
+        started = MeteredTry()
+        try:
+            yield started
+        finally:
+            self._count(started)
+
+    def price(self, raw_usage: JSON) -> Usage:
+        """Return the usage of one answered request, with its cost."""
+        return self._price.priced(normalise(self._protocol, raw_usage))
+
+    def _count(self, done: MeteredTry) -> None:
+        self.answers += done.is_answered
+        if done.is_answered or done.raw_usage is not None:
+            self.usage += self.price(done.raw_usage)
+        elif done.is_at_work:
+            self.usage += unmetered()

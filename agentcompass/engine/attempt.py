@@ -1,0 +1,338 @@
+"""One execution of one attempt: open, prepare, run, collect, evaluate, close. Ends in exactly one record.
+
+Harness and benchmark borrow sandbox and model from here. Whatever they raise, return or let hang becomes this
+execution's record: here is the one place where any exception is caught.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+import trio
+
+from agentcompass.components.base import (
+    AgentOutcome,
+    AttemptModel,
+    Evaluation,
+    ModelClient,
+    ModelRetry,
+    SandboxPlan,
+    Session,
+    TaskInput,
+    Where,
+)
+from agentcompass.components.messages import Reply
+from agentcompass.engine.clock import wall_clock
+from agentcompass.engine.control import Control
+from agentcompass.engine.durable import Flow
+from agentcompass.engine.foreign import call
+from agentcompass.engine.jobs import Job
+from agentcompass.engine.limits import Limits
+from agentcompass.engine.parts import Parts
+from agentcompass.engine.phases import Phases, PhaseTimedOut, evaluate_limit, run_limit
+from agentcompass.engine.sandbox import SandboxHouse
+from agentcompass.engine.verdict import checked, failure_from, has_interrupt, is_sandbox_death
+from agentcompass.errors import InfraError, ModelError, SandboxError
+from agentcompass.progress.events import Event, EventSink, ModelRetried, PhaseStarted, SandboxKept
+from agentcompass.records import JSON, ExecutionRecord, Failure, Lease, Phase, Usage, Verdict
+from agentcompass.spec.resolved import Request
+from agentcompass.store.layout import safe_name
+from agentcompass.store.run import RunStore
+
+ARTIFACT_BYTES: Final = 256 * 1024 * 1024
+"""What one attempt may hand from the agent's sandbox to the evaluator's."""
+
+_log = logging.getLogger("agentcompass.engine")
+
+
+@final
+@attrs.frozen(kw_only=True, eq=False)
+class Workshop:
+    """What all attempts of one request share."""
+
+    request: Request
+    parts: Parts
+    client: ModelClient | None
+    """None when the harness needs no model."""
+    house: SandboxHouse
+    store: RunStore
+    limits: Limits
+    control: Control
+    flow: Flow
+    """Holds producers back while the disk is behind."""
+    emit: EventSink
+
+    def tell(self, kind: Callable[..., Event], **fields: Any) -> None:
+        """Emit an event of this request."""
+        self.emit(kind(at=wall_clock(), request=self.request.name, **fields))
+
+
+@final
+class Execution:
+    """One walk through the phases.
+
+    Args:
+        shop: What the request's attempts share.
+        job: Which execution this is.
+    """
+
+    def __init__(self, shop: Workshop, job: Job) -> None:
+        self.shop, self.parts, self.job = shop, shop.parts, job
+        self._phases = Phases(self._on_phase)
+        self._started_at = datetime.now(UTC)
+        self._started = trio.current_time()
+        self._model: AttemptModel | None = None
+        self._outcome = AgentOutcome()
+        self._evaluation: Evaluation | None = None
+        self._artifacts: dict[str, str] = {}
+        self._trajectory = shop.store.trajectory(job.task.id, job.attempt, job.execution)
+        self._agent_is_done = False
+
+    async def execute(self) -> ExecutionRecord:
+        """Walk through the phases and say how it ended.
+
+        Nothing a component raises gets out. When the run is being cancelled the record says `cancelled`; the
+        cancellation itself reaches the caller at its next checkpoint.
+        """
+        try:
+            await self._walk()
+        except BaseException as error:  # the one place: see the module's docstring
+            self._agent_is_done = True
+            if has_interrupt(error) and not self.shop.control.owns_interrupts:
+                raise
+            if self._evaluation is None or is_sandbox_death(error):
+                return self._ended_by(error)
+            _log.info("task %s: after its grade: %r", self.job.task.id, error)
+        finally:
+            self._trajectory.close()
+        return self._graded()
+
+    # --- the walk
+
+    async def _walk(self) -> None:
+        task = self.job.task
+        where = self.parts.where(task)
+        plan = self._plan_sandbox()
+        async with AsyncExitStack() as agent_sandbox:
+            session = None
+            if self.parts.agent_needs_sandbox(task):
+                session = await agent_sandbox.enter_async_context(self._sandbox(plan))
+            await self._let_agent_work(session)
+            if session is not None:
+                await self._collect(session, plan, to_evaluator=where is Where.FRESH)
+            if where is Where.REUSE:
+                await self._evaluate(session)
+        if where is Where.NOWHERE:
+            await self._evaluate(None)
+        elif where is Where.FRESH:
+            async with self._sandbox(plan) as fresh:
+                await self._deliver(fresh)
+                await self._evaluate(fresh)
+
+    def _plan_sandbox(self) -> SandboxPlan:
+        task, environment = self.job.task, self.parts.environment
+        plan = self.parts.benchmark.plan(task, SandboxPlan())
+        for recipe in self.parts.recipes:
+            plan = recipe.adjust(self.shop.request, task, plan)
+        if plan.image and not environment.capabilities.images and self.parts.needs_sandbox(task):
+            raise SandboxError(
+                f"task {task.id!r} needs image {plan.image!r}, and environment {environment.id!r} has no images",
+                code="unsupported-sandbox",
+                retryable=False,
+                hint="Choose another environment (`agentcompass list environments`).",
+            )
+        return plan
+
+    @asynccontextmanager
+    async def _sandbox(self, plan: SandboxPlan) -> AsyncIterator[Session]:
+        shop, phases = self.shop, self._phases
+        rate = shop.limits.open_rates.get(self.parts.environment.id)
+        if rate is not None:
+            phases.switch("open", waits_for="the open rate")
+            await rate.take()
+        phases.switch("open")
+        async with shop.house.open(
+            plan,
+            self.job.task.id,
+            on_kept=self._on_kept,
+            on_closing=functools.partial(phases.switch, "close"),
+        ) as session:
+            yield session
+
+    async def _let_agent_work(self, session: Session | None) -> None:
+        """Prepare and run; afterwards the agent has no model and no process any more."""
+        benchmark, harness, task = self.parts.benchmark, self.parts.harness, self.job.task
+        config = self.shop.request.execution
+        with self._phases.enter("prepare", config.prepare_timeout_seconds):
+            task_input = await self._call(benchmark.prepare, task, session)
+        if harness.uses_reference:
+            solve = functools.partial(self._call, benchmark.solve, task, session)
+            task_input = attrs.evolve(task_input, solve=solve)
+        client = self.shop.client
+        model = self._model = client.lend(self._on_retry) if client else _NoModel()
+        try:
+            with self._phases.enter("run", run_limit(config, task, harness)):
+                self._outcome = await self._run_agent(task_input, session, model)
+        except PhaseTimedOut:
+            self._phases.forgive()
+            self._outcome = AgentOutcome(stopped_by="timeout")
+        finally:
+            self._agent_is_done = True
+            model.revoke()
+        if harness.needs_model and model.usage.calls == 0:
+            raise _no_answer(model, self._outcome)
+
+    async def _run_agent(
+        self, task_input: TaskInput, session: Session | None, model: AttemptModel
+    ) -> AgentOutcome:
+        outcome = await self._call(self.parts.harness.run, task_input, session, model, self._emit)
+        if not isinstance(outcome, AgentOutcome):
+            raise InfraError(
+                f"the harness returned {type(outcome).__name__}, not an AgentOutcome",
+                code="bad-outcome",
+                retryable=False,
+            )
+        return outcome
+
+    async def _collect(self, session: Session, plan: SandboxPlan, *, to_evaluator: bool) -> None:
+        """End what the agent left running; fetch what goes to the evaluator's sandbox."""
+        with self._phases.enter("collect", self.shop.request.execution.collect_timeout_seconds):
+            left = await session.end_processes()
+            if left:
+                _log.info("task %s: ended %d processes the agent had left", self.job.task.id, left)
+            if not to_evaluator:
+                return
+            folder = self.shop.store.paths.attempt_dir(self.job.task.id, self.job.attempt)
+            for number, path in enumerate(plan.artifacts):
+                name = f"artifacts-{self.job.execution}/{number}-{safe_name(path)}"
+                try:
+                    await session.download(path, folder / name, max_bytes=ARTIFACT_BYTES)
+                except FileNotFoundError:
+                    continue  # the agent did not make it: that is for the evaluator to judge
+                self._artifacts[path] = str(folder / name)
+
+    async def _deliver(self, fresh: Session) -> None:
+        for path, file in self._artifacts.items():
+            await fresh.upload(Path(file), path)
+
+    async def _evaluate(self, session: Session | None) -> None:
+        benchmark, task = self.parts.benchmark, self.job.task
+        limit = evaluate_limit(self.shop.request.execution, task, benchmark)
+        with self._phases.enter("evaluate", limit):
+            given = await self._call(benchmark.evaluate, task, self._outcome, session)
+            self._evaluation = checked(given, benchmark.metrics)
+
+    # --- what is lent
+
+    async def _call(self, function: Callable[..., Any], *args: object) -> Any:
+        return await call(function, *args, threads=self.shop.limits.component_threads)
+
+    async def _emit(self, step: Mapping[str, JSON]) -> None:
+        if self._agent_is_done:
+            raise ModelError("the attempt is over", code="model-revoked", retryable=False)
+        seconds = round(trio.current_time() - self._started, 3)
+        self._trajectory.write({**step, "at_seconds": seconds})
+        await self.shop.flow.wait()
+
+    def _on_phase(self, phase: Phase, waits_for: str) -> None:
+        job = self.job
+        self.shop.tell(
+            PhaseStarted, task=job.task.id, attempt=job.attempt, phase=phase, detail=waits_for
+        )
+
+    def _on_kept(self, lease: Lease, hint: str) -> None:
+        job = self.job
+        self.shop.tell(
+            SandboxKept, task=job.task.id, attempt=job.attempt, name=lease.name, hint=hint
+        )
+
+    def _on_retry(self, retry: ModelRetry) -> None:
+        self.shop.tell(
+            ModelRetried,
+            task=self.job.task.id,
+            attempt=self.job.attempt,
+            code=retry.code,
+            message=retry.message,
+            wait_seconds=retry.wait_seconds,
+        )
+
+    # --- the record
+
+    def _ended_by(self, error: BaseException) -> ExecutionRecord:
+        control = self.shop.control
+        if control.reason is not None and trio.current_effective_deadline() == -math.inf:
+            text = f"ended by {control.reason} in the {self._phases.blamed} phase"
+            failure = Failure(
+                phase=self._phases.blamed, code=control.reason, message=text, retryable=True
+            )
+            return self._record(verdict="cancelled", failure=failure)
+        failure = failure_from(error, self._phases.blamed)
+        _log.warning(
+            "task %s, attempt %d: %s in the %s phase: %s",
+            self.job.task.id, self.job.attempt, failure.code, failure.phase, failure.message,
+        )  # fmt: skip
+        if not isinstance(error, InfraError):
+            _log.debug("traceback of task %s", self.job.task.id, exc_info=error)
+        return self._record(verdict="infra", failure=failure)
+
+    def _graded(self) -> ExecutionRecord:
+        assert self._evaluation is not None
+        return self._record(
+            metrics=self._evaluation.metrics,
+            stopped_by=self._outcome.stopped_by,
+            details={**self._outcome.details, **self._evaluation.details},
+        )
+
+    def _record(self, *, verdict: Verdict = "graded", **fields: Any) -> ExecutionRecord:
+        self._phases.settle()
+        job = self.job
+        return ExecutionRecord(
+            task_id=job.task.id,
+            category=job.task.category,
+            attempt=job.attempt,
+            execution=job.execution,
+            verdict=verdict,
+            answer=self._outcome.answer,
+            usage=self._model.usage if self._model is not None else Usage(),
+            phase_seconds={name: round(s, 6) for name, s in self._phases.seconds.items() if s > 0},
+            started_at=self._started_at.isoformat(timespec="milliseconds"),
+            finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            wall_seconds=round(trio.current_time() - self._started, 6),
+            **fields,
+        )
+
+
+@final
+class _NoModel:
+    """What a harness gets when the request has no model."""
+
+    id = "none"
+    protocol = "none"
+    usage = Usage()
+    calls = 0
+
+    async def chat(self, *_args: object, **_kwargs: object) -> Reply:
+        """Refuse."""
+        raise ModelError(
+            "this harness declares that it needs no model", code="no-model", retryable=False
+        )
+
+    complete = chat
+
+    def revoke(self) -> None:
+        """Nothing to revoke."""
+
+
+def _no_answer(model: AttemptModel, outcome: AgentOutcome) -> ModelError:
+    if model.calls == 0:
+        return ModelError("the harness made no model call", code="no-model-call", retryable=False)
+    ended = " before its time was over" if outcome.stopped_by == "timeout" else ""
+    return ModelError(f"the endpoint gave no answer to the harness{ended}", code="no-model-answer")

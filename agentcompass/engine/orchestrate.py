@@ -1,0 +1,307 @@
+"""The top of the nursery tree: an orchestration, its requests side by side, and the workers they share.
+
+```
+watchers   time limit, signals' effects, due retries, reaper: never contain work
+└─ soft    cancelled when the run is to end; everything that is work
+   ├─ a task for each request: prepare, wait for its lane, sum up
+   └─ workers, shared by all requests
+```
+
+After the soft scope, whatever has not been summed up is, within the one grace for cleanup.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import final
+
+import trio
+
+from agentcompass.engine.clock import timestamp, wall_clock
+from agentcompass.engine.control import CancelReason, Control
+from agentcompass.engine.durable import Flow
+from agentcompass.engine.jobs import Job
+from agentcompass.engine.limits import Limits
+from agentcompass.engine.prepare import prepare
+from agentcompass.engine.reaper import reap
+from agentcompass.engine.request import RequestRun
+from agentcompass.engine.scheduler import Scheduler, Slots
+from agentcompass.engine.shared import Clients, Shared
+from agentcompass.engine.workers import Crew
+from agentcompass.errors import AgentCompassError, EvaluationFailedError, StoreError
+from agentcompass.progress.events import (
+    CleanupStarted,
+    EventSink,
+    LimitsChanged,
+    RequestFinished,
+    SandboxesLeft,
+)
+from agentcompass.records import (
+    OrchestrationResult,
+    OrchestrationStatus,
+    RequestOutcome,
+    RequestStatus,
+)
+from agentcompass.secrets import Scrubber
+from agentcompass.spec.resolved import Orchestration, Request
+from agentcompass.store.writer import Writer
+
+WRITER_CLOSE_SECONDS = 10.0
+"""How long the last writes may take at the end, when nobody is in a hurry."""
+
+_log = logging.getLogger("agentcompass.engine")
+
+ENDED_STATUS: dict[CancelReason, RequestStatus] = {
+    "timeout": "timed_out",
+    "sigint": "cancelled",
+    "sigterm": "cancelled",
+    "caller": "cancelled",
+    "store": "failed",
+}
+
+
+async def orchestrate(
+    orchestration: Orchestration,
+    control: Control,
+    emit: EventSink,
+    on_request_finished: Callable[[RequestOutcome], None] = lambda _outcome: None,
+) -> OrchestrationResult:
+    """Run every request of an orchestration.
+
+    Args:
+        orchestration: What to do.
+        control: How it is ended from outside.
+        emit: Gets every event, in this thread; must not block.
+        on_request_finished: Gets each outcome as soon as it is there, in this thread.
+
+    Returns:
+        How each request ended. What goes wrong in a request is in its outcome; nothing is raised for it.
+    """
+    return await _Run(orchestration, control, emit, on_request_finished).run()
+
+
+@final
+class _Run:
+    def __init__(
+        self,
+        orchestration: Orchestration,
+        control: Control,
+        emit: EventSink,
+        on_request_finished: Callable[[RequestOutcome], None],
+    ) -> None:
+        runtime = orchestration.runtime
+        self.orchestration, self.control, self.emit = orchestration, control, emit
+        self.on_request_finished = on_request_finished
+        self.scheduler: Scheduler[Job] = Scheduler(
+            Slots(runtime.task_concurrency, runtime.provider_limits)
+        )
+        self.writer = Writer()
+        scrubber = Scrubber()
+        scrubber.register(*orchestration.secrets)
+        self.shared = Shared(
+            orchestration=orchestration,
+            control=control,
+            emit=emit,
+            limits=Limits.create(runtime.env_open_qps, runtime.task_concurrency),
+            writer=self.writer,
+            flow=Flow(self.writer),
+            scrubber=scrubber,
+            clients=Clients(orchestration),
+            scheduler=self.scheduler,
+            on_store_error=self._store_failed,
+        )
+        self.runs: dict[str, RequestRun] = {}
+        self.outcomes: dict[str, RequestOutcome] = {}
+        self.store_error: StoreError | None = None
+
+    async def run(self) -> OrchestrationResult:
+        started_at = timestamp()
+        self.control.on_cancel = self._tell_cleanup
+        self.control.sweep = self._sweep
+        self.writer.start()
+        try:
+            async with trio.open_nursery() as watchers:
+                for watcher in (
+                    self._end_in_time,
+                    self._tell_limits,
+                    self.scheduler.ring,
+                    self._reap,
+                ):
+                    watchers.start_soon(watcher)
+                try:
+                    with self.control.soft:
+                        await self._work()
+                finally:
+                    await self._finish_rest()
+                    watchers.cancel_scope.cancel(reason="the work is over")
+        finally:
+            await self._close()
+        return OrchestrationResult(
+            id=self.orchestration.id,
+            name=self.orchestration.name,
+            status=self._status(),
+            started_at=started_at,
+            finished_at=timestamp(),
+            requests={r.name: self.outcomes[r.name] for r in self.orchestration.requests},
+            ended_by=self.control.reason,
+        )
+
+    # --- work
+
+    async def _work(self) -> None:
+        size = self.orchestration.runtime.task_concurrency
+        async with trio.open_nursery() as nursery:
+            crew = Crew(nursery, self.scheduler, self.shared.flow, size)
+            async with trio.open_nursery() as serving:
+                for request in self.orchestration.requests:
+                    serving.start_soon(self._serve, request, crew)
+            self.scheduler.close()
+
+    async def _serve(self, request: Request, crew: Crew) -> None:
+        try:
+            run = await prepare(request, self.shared)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # a request that cannot start fails alone
+            self._conclude(_failed_to_start(request, error))
+            return
+        except trio.Cancelled:
+            if trio.current_effective_deadline() == -float("inf"):
+                raise
+            text = "a component let a cancellation of its own escape"
+            self._conclude(_failed_to_start(request, EvaluationFailedError(text)))
+            return
+        self.runs[request.name] = run
+        crew.take_on(run)
+        await run.finished.wait()
+        await self._finish(run, None)
+        crew.finish(run)
+
+    async def _finish(self, run: RequestRun, ended: RequestStatus | None) -> None:
+        """Sum a request up, within the grace if the run is being cancelled."""
+        with self.control.budget.shielded() as scope:
+            self._conclude(await run.finish(ended, self.store_error))
+        if scope.cancelled_caught:
+            self._conclude(run.unfinished_outcome(ended or "cancelled"))
+
+    async def _finish_rest(self) -> None:
+        """Sum up what the end of the run has overtaken."""
+        reason = self.control.reason
+        rest = [r for r in self.orchestration.requests if r.name not in self.outcomes]
+        if rest:
+            self.control.budget.start()
+        ended = ENDED_STATUS[reason or "caller"]
+        for request in rest:
+            if request.name in self.runs:
+                await self._finish(self.runs[request.name], ended)
+            else:
+                text = f"the run was ended ({reason or 'caller'}) before its first task began"
+                self._conclude(RequestOutcome(name=request.name, status=ended, error=text))
+
+    def _conclude(self, outcome: RequestOutcome) -> None:
+        self.outcomes[outcome.name] = outcome
+        metrics = (outcome.result or {}).get("metrics", {})
+        primary = metrics.get("primary") or {}
+        self.emit(
+            RequestFinished(
+                at=wall_clock(),
+                request=outcome.name,
+                status=outcome.status,
+                score=primary.get("value"),
+                ci95=tuple(primary["ci95"]) if primary.get("ci95") else None,
+                coverage=metrics.get("coverage", 0.0),
+                error=outcome.error,
+                run_dir=outcome.paths.get("run_dir"),
+            )
+        )
+        try:
+            self.on_request_finished(outcome)
+        except Exception:  # noqa: BLE001  # a callback never hurts the run
+            _log.exception("on_request_finished failed")
+
+    # --- watchers
+
+    async def _end_in_time(self) -> None:
+        limit = self.orchestration.runtime.timeout_seconds
+        if limit > 0:
+            await trio.sleep(limit)
+            self.control.cancel_now("timeout")
+
+    async def _tell_limits(self) -> None:
+        """Once a second, if it has changed: how many run, and what the others wait for."""
+        told: tuple[object, ...] = ()
+        while True:
+            await trio.sleep(1)
+            running, waiting = self.scheduler.running, self._waiting()
+            if (running, waiting) != told:
+                told = (running, waiting)
+                self.emit(LimitsChanged(at=wall_clock(), running=running, waiting=waiting))
+
+    def _waiting(self) -> dict[str, int]:
+        """Attempts that do not run, by what binds them now."""
+        waiting: dict[str, int] = {}
+        slots = self.scheduler.slots
+        for lane in self.scheduler.lanes:
+            later = lane.postponed
+            now = lane.waiting - later
+            binds = "task_concurrency"
+            if slots.tasks.available_tokens and not slots.is_free(lane.provider):
+                binds = f"provider:{lane.provider}"
+            for cause, count in (("retry", later), (binds, now)):
+                if count:
+                    waiting[cause] = waiting.get(cause, 0) + count
+        return waiting
+
+    async def _reap(self) -> None:
+        try:
+            await reap(self.orchestration.runtime.results_dir, self.shared.limits.file_threads)
+        except Exception as error:  # noqa: BLE001  # what others left must not hurt this run
+            _log.info("looking for sandboxes of dead processes failed: %s", error)
+
+    # --- the end
+
+    def _store_failed(self, error: StoreError) -> None:
+        if self.store_error is None:
+            self.store_error = error
+            self.control.cancel_now("store")
+
+    def _live(self) -> list[str]:
+        return [lease.name for run in self.runs.values() for lease in run.live_leases()]
+
+    def _tell_cleanup(self, reason: CancelReason) -> None:
+        grace = self.control.budget.grace_seconds
+        live = len(self._live())
+        self.emit(
+            CleanupStarted(at=wall_clock(), reason=reason, sandboxes=live, grace_seconds=grace)
+        )
+
+    async def _close(self) -> None:
+        left = self._live()
+        if left:
+            hint = f"agentcompass env close {self.orchestration.runtime.results_dir}"
+            self.emit(SandboxesLeft(at=wall_clock(), names=tuple(left), hint=hint))
+        with self.control.budget.shielded(WRITER_CLOSE_SECONDS):
+            await self.shared.clients.aclose()
+            await trio.to_thread.run_sync(
+                self.writer.close, WRITER_CLOSE_SECONDS, abandon_on_cancel=True
+            )
+
+    def _sweep(self) -> None:
+        """The process leaves now: give what is already queued a moment."""
+        self.writer.close(1.0)
+
+    def _status(self) -> OrchestrationStatus:
+        statuses: Sequence[RequestStatus] = [outcome.status for outcome in self.outcomes.values()]
+        if all(status == "completed" for status in statuses):
+            return "completed"
+        if "timed_out" in statuses:
+            return "timed_out"
+        if "cancelled" in statuses:
+            return "cancelled"
+        return "failed" if all(status == "failed" for status in statuses) else "partial_failure"
+
+
+def _failed_to_start(request: Request, error: BaseException) -> RequestOutcome:
+    if not isinstance(error, AgentCompassError):
+        _log.debug("request %s", request.name, exc_info=error)
+        error = EvaluationFailedError(f"{type(error).__name__}: {error}")
+    return RequestOutcome(name=request.name, status="failed", error=str(error), exception=error)

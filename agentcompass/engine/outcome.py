@@ -1,0 +1,84 @@
+"""How a request ended: its status, its error with the way to go on, and the result its caller gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentcompass.errors import (
+    EvaluationError,
+    EvaluationFailedError,
+    EvaluationTimeoutError,
+    StoreError,
+)
+from agentcompass.records import JSON, RequestOutcome, RequestStatus
+from agentcompass.store.layout import RunPaths
+from agentcompass.store.run import RunInfo
+
+
+def verdict(
+    info: RunInfo,
+    coverage: float,
+    min_coverage: float,
+    ended: RequestStatus | None,
+    store_error: StoreError | None,
+) -> tuple[RequestStatus, EvaluationError | None]:
+    """Say how a run ended and what to raise for it.
+
+    Args:
+        info: Of the run.
+        coverage: Share of planned attempts that were graded, 0 to 1.
+        min_coverage: The least that makes a score.
+        ended: How it was ended from outside; None when every attempt has its verdict.
+        store_error: Why records could not be written any more, if that is so.
+
+    Returns:
+        The status, and the error without result and paths; None when completed.
+    """
+    resume = f"Finish the rest with the same command and --reuse {info.run_id}."
+    if store_error is not None:
+        return "failed", EvaluationFailedError(
+            f"results could not be written: {store_error.message}",
+            hint=f"What had finished is on disk. Make room, then: {resume[0].lower()}{resume[1:]}",
+        )
+    if ended == "timed_out":
+        text = f"timeout_seconds is over with {coverage:.1%} of the attempts graded"
+        return ended, EvaluationTimeoutError(text, hint=resume)
+    if ended is not None:
+        text = f"the run was {ended.replace('_', ' ')} with {coverage:.1%} of the attempts graded"
+        return ended, EvaluationFailedError(text, hint=resume)
+    if coverage < min_coverage:
+        text = f"only {coverage:.1%} of the attempts were graded, less than min_coverage ({min_coverage:g})"
+        return "failed", EvaluationFailedError(text, hint=resume)
+    return "completed", None
+
+
+def outcome(
+    name: str, status: RequestStatus, error: EvaluationError | None, result: Mapping[str, JSON]
+) -> RequestOutcome:
+    """Return the outcome of a run that was summed up; its error carries the result."""
+    paths: Mapping[str, str] = result["paths"]
+    if error is not None:
+        error.result, error.paths = result, dict(paths)
+    return RequestOutcome(
+        name=name,
+        status=status,
+        result=result,
+        error=str(error) if error is not None else None,
+        paths=paths,
+        exception=error,
+    )
+
+
+def outcome_without_summary(
+    name: str, status: RequestStatus, paths: RunPaths, why: str
+) -> RequestOutcome:
+    """Return the outcome of a run whose scores could not be computed: its records are still there."""
+    directory = str(paths.run_dir)
+    error = EvaluationFailedError(
+        f"the run could not be summed up: {why}",
+        hint=f"Its records are on disk: `agentcompass summary {directory}` computes the scores.",
+        paths={"run_dir": directory},
+    )
+    return RequestOutcome(
+        name=name, status=status, error=str(error), paths=error.paths, exception=error
+    )

@@ -1,0 +1,100 @@
+"""The components of a request, constructed; and an error that says what was being done when one of them failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import attrs
+
+from agentcompass.components import registry
+from agentcompass.components.base import Benchmark, Environment, Harness, Recipe, Task, Where
+from agentcompass.errors import AgentCompassError, EvaluationFailedError
+from agentcompass.spec.resolved import ComponentConfig, Request
+
+
+@final
+@attrs.frozen(kw_only=True, eq=False)
+class Parts:
+    """The components of a request, constructed."""
+
+    benchmark: Benchmark[object]
+    harness: Harness[object]
+    environment: Environment[object]
+    recipes: tuple[Recipe[object], ...]
+
+    def versions(self) -> dict[str, str]:
+        """By role and id, what counts in the fingerprint."""
+        named = {
+            "benchmark": self.benchmark,
+            "harness": self.harness,
+            "environment": self.environment,
+        }
+        versions = {f"{role}:{part.id}": part.version for role, part in named.items()}
+        return versions | {f"recipe:{recipe.id}": recipe.version for recipe in self.recipes}
+
+    def agent_needs_sandbox(self, task: Task) -> bool:
+        """Whether the agent works in a sandbox."""
+        return self.harness.needs_sandbox or self.benchmark.needs_agent_sandbox(task)
+
+    def where(self, task: Task) -> Where:
+        """Where a task is evaluated."""
+        needs = self.benchmark.needs_evaluation_sandbox(task)
+        return self.benchmark.evaluates_in if needs else Where.NOWHERE
+
+    def needs_sandbox(self, task: Task) -> bool:
+        """Whether attempts at a task open any sandbox, and so need a place at the provider."""
+        return self.agent_needs_sandbox(task) or self.where(task) is not Where.NOWHERE
+
+
+def build(request: Request, recipe_dirs: Sequence[Path]) -> Parts:
+    """Construct the components of a request.
+
+    Args:
+        request: Names them.
+        recipe_dirs: Folders whose recipes may apply, beside the installed ones.
+
+    Raises:
+        ConfigurationError: As the component says.
+        EvaluationFailedError: A constructor failed otherwise.
+    """
+    return Parts(
+        benchmark=_construct("benchmark", request.benchmark),
+        harness=_construct("harness", request.harness),
+        environment=_construct("environment", request.environment),
+        recipes=tuple(_recipes(request, recipe_dirs)),
+    )
+
+
+def _construct(kind: registry.Kind, config: ComponentConfig) -> Any:
+    cls = registry.load(kind, config.id)
+    with explained(f"{kind} {config.id!r} could not be set up"):
+        return cls(config.params)
+
+
+def _recipes(request: Request, recipe_dirs: Sequence[Path]) -> Iterator[Recipe[object]]:
+    """The recipes named, or without names every one that matches."""
+    local = registry.load_recipe_dirs(recipe_dirs)
+    wanted = request.execution.enabled_recipes
+    for name in wanted or sorted({*local, *registry.known("recipe")}):
+        cls: Any = local.get(name) or registry.load("recipe", name)
+        with explained(f"recipe {name!r} could not be set up"):
+            recipe = cls(cls.Params())
+            if wanted or recipe.matches(request):
+                yield recipe
+
+
+@final
+class explained:  # noqa: N801  # a context manager reads as a word
+    """Turns an unexpected error of a component into one that says what was being done."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, (Exception, SystemExit)) and not isinstance(error, AgentCompassError):
+            raise EvaluationFailedError(f"{self._what}: {type(error).__name__}: {error}") from error

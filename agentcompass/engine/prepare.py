@@ -1,0 +1,211 @@
+"""A request's way to its first attempt: components, tasks, checks, reuse, and only then a directory."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, final
+
+import attrs
+import trio
+
+from agentcompass._version import __version__
+from agentcompass.components.base import ModelClient, Task
+from agentcompass.engine.attempt import Workshop
+from agentcompass.engine.clock import timestamp, wall_clock
+from agentcompass.engine.ledger import Ledger
+from agentcompass.engine.parts import Parts, build
+from agentcompass.engine.planning import check_model, check_room, load_tasks
+from agentcompass.engine.request import RequestRun
+from agentcompass.engine.sandbox import SandboxHouse
+from agentcompass.engine.shared import Shared
+from agentcompass.errors import PreflightError, StoreError
+from agentcompass.plan.fingerprint import fingerprint, identity
+from agentcompass.plan.reuse import Reusable, find_reusable
+from agentcompass.progress.events import Event, EventSink, Notice, RunPrepared
+from agentcompass.progress.logs import open_run_log
+from agentcompass.spec.resolved import Request
+from agentcompass.store import layout
+from agentcompass.store.identity import this_process
+from agentcompass.store.leases import LeaseBook
+from agentcompass.store.request import written_request
+from agentcompass.store.run import RunInfo, RunPlan, RunStore
+
+T = TypeVar("T")
+
+
+async def prepare(request: Request, shared: Shared) -> RequestRun:
+    """Make a request ready to run.
+
+    Everything that can be wrong is looked at before the first trace on disk.
+
+    Raises:
+        ConfigurationError: The user's words or data are wrong.
+        PreflightError: Something is not there: the sandbox provider, data, a directory that can be written.
+        EvaluationFailedError: The benchmark could not load, or a component could not be set up.
+    """
+    runtime, limits = shared.orchestration.runtime, shared.limits
+    parts = build(request, runtime.recipe_dirs)
+    check_model(request, parts.harness)
+    client = _client(request, shared, parts)
+    await _in_thread(shared, check_room, runtime.results_dir)
+    note = _Note(shared.emit, request.name)
+    tasks = await load_tasks(parts.benchmark, runtime, note, limits.component_threads)
+    if any(parts.needs_sandbox(task) for task in tasks):
+        await parts.environment.preflight()
+    described = identity(
+        request,
+        dataset_version=parts.benchmark.dataset_version(),
+        component_versions=parts.versions(),
+        recipes=[recipe.id for recipe in parts.recipes],
+    )
+    info = RunInfo(
+        run_id=request.run_id,
+        name=request.name,
+        status="running",
+        started_at=timestamp(),
+        owner=this_process(),
+        fingerprint=fingerprint(described),
+        identity=described,
+        request=written_request(request),
+        versions={
+            "agentcompass": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "components": parts.versions(),
+        },
+    )
+    reusable = await _find_reusable(request, shared, info, note)
+    if reusable is not None:
+        info = attrs.evolve(info, reused_from=reusable.run_id)
+    store = await _open_store(request, shared, info, _plan(request, parts, tasks))
+    graded = reusable.graded if reusable is not None else {}
+    run = RequestRun(
+        _workshop(request, shared, parts, client, store),
+        info,
+        tasks=tasks,
+        reused=graded,
+        scheduler=shared.scheduler,
+        on_store_error=shared.on_store_error,
+    )
+    run.resources.enter_context(
+        open_run_log(store.paths.log_file, runtime.file_log_level, shared.scrubber, request.name)
+    )
+    scores = [record.metrics[run.primary.name] for record in graded.values() if record.metrics]
+    run.shop.tell(
+        RunPrepared,
+        run_id=info.run_id,
+        run_dir=str(store.paths.run_dir),
+        planned=len(tasks) * request.execution.k,
+        reused=len(graded),
+        metric=run.primary.name,
+        reused_score=sum(scores) / len(scores) if scores else None,
+    )
+    return run
+
+
+async def _find_reusable(
+    request: Request, shared: Shared, info: RunInfo, note: _Note
+) -> Reusable | None:
+    if not request.reuse:
+        return None
+    reusable = await _in_thread(
+        shared,
+        lambda: find_reusable(
+            shared.orchestration.runtime.results_dir,
+            request.run_name,
+            request.name,
+            info.fingerprint,
+            info.identity,
+            reuse_run_id=request.reuse_run_id,
+        ),
+    )
+    if reusable is None:
+        note(
+            "no earlier run with the same settings has anything to reuse; every attempt is executed"
+        )
+    else:
+        note(f"{len(reusable.graded)} graded attempts are taken over from run {reusable.run_id}")
+    return reusable
+
+
+def _plan(request: Request, parts: Parts, tasks: Sequence[Task]) -> RunPlan:
+    config = request.execution
+    return RunPlan(
+        tasks=tuple((task.id, task.category) for task in tasks),
+        k=config.k,
+        attempt_strategy=config.attempt_strategy,
+        metrics=parts.benchmark.metrics,
+        min_coverage=config.min_coverage,
+    )
+
+
+async def _open_store(request: Request, shared: Shared, info: RunInfo, plan: RunPlan) -> RunStore:
+    results_dir = shared.orchestration.runtime.results_dir
+    run_dir = layout.run_dir(results_dir, request.run_name, request.name, request.run_id)
+    paths = layout.RunPaths(run_dir.absolute())
+    try:
+        return await _in_thread(
+            shared, RunStore.create, shared.writer, paths, info, plan, shared.scrubber
+        )
+    except StoreError as error:
+        hint = error.hint or "Choose another place with --results-dir, or another --run-id."
+        raise PreflightError(error.message, hint=hint) from error
+
+
+def _workshop(
+    request: Request, shared: Shared, parts: Parts, client: ModelClient | None, store: RunStore
+) -> Workshop:
+    config = request.execution
+    leases = LeaseBook(store.paths.leases_dir)
+    return Workshop(
+        request=request,
+        parts=parts,
+        client=client,
+        house=SandboxHouse(
+            environment=parts.environment,
+            ledger=Ledger(leases, request.run_id, shared.limits.file_threads),
+            budget=shared.control.budget,
+            open_timeout_seconds=config.open_timeout_seconds,
+            close_timeout_seconds=config.close_timeout_seconds,
+            keep=config.keep_environment,
+        ),
+        store=store,
+        limits=shared.limits,
+        control=shared.control,
+        flow=shared.flow,
+        emit=_Recorded(shared.emit, store),
+    )
+
+
+def _client(request: Request, shared: Shared, parts: Parts) -> ModelClient | None:
+    return shared.clients.get(request.model, parts.harness) if parts.harness.needs_model else None
+
+
+async def _in_thread(shared: Shared, function: Callable[..., T], *args: Any) -> T:
+    return await trio.to_thread.run_sync(function, *args, limiter=shared.limits.file_threads)
+
+
+@final
+@attrs.frozen
+class _Note:
+    """Tells people something about a request that has no directory yet."""
+
+    emit: EventSink
+    request: str
+
+    def __call__(self, text: str) -> None:
+        self.emit(Notice(at=wall_clock(), request=self.request, level="info", text=text))
+
+
+@final
+@attrs.frozen
+class _Recorded:
+    """Events go to whoever watches, and to the run's `events.jsonl`."""
+
+    emit: EventSink
+    store: RunStore
+
+    def __call__(self, event: Event) -> None:
+        self.store.event(event.as_dict())
+        self.emit(event)

@@ -1,0 +1,209 @@
+"""One request from its spec to its scores: prepare, hand out jobs, keep their records, sum up."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import final
+
+import attrs
+import trio
+
+from agentcompass.components.base import Task
+from agentcompass.engine.attempt import Execution, Workshop
+from agentcompass.engine.clock import timestamp
+from agentcompass.engine.durable import Journal
+from agentcompass.engine.jobs import Job, plan_jobs
+from agentcompass.engine.outcome import outcome, outcome_without_summary, verdict
+from agentcompass.engine.retry import retry_delay, should_retry
+from agentcompass.engine.scheduler import Lane, Scheduler
+from agentcompass.errors import StoreError
+from agentcompass.progress.events import AttemptFinished, AttemptStarted
+from agentcompass.progress.logs import current_request
+from agentcompass.records import ExecutionRecord, Lease, Metric, RequestOutcome, RequestStatus
+from agentcompass.store.run import RunInfo
+from agentcompass.store.summary import result_dict, summarize
+
+_log = logging.getLogger("agentcompass.engine")
+
+
+@final
+class RequestRun:
+    """A request whose tasks are loaded and whose directory is open.
+
+    Args:
+        shop: What its attempts share.
+        info: What `run.json` says at the start.
+        tasks: All of them, in order.
+        reused: Graded attempts of an earlier run, which need no execution.
+        scheduler: Who gives its jobs to workers.
+        on_store_error: Told when its records can no longer be written.
+    """
+
+    def __init__(
+        self,
+        shop: Workshop,
+        info: RunInfo,
+        *,
+        tasks: Sequence[Task],
+        reused: Mapping[tuple[str, int], ExecutionRecord],
+        scheduler: Scheduler[Job],
+        on_store_error: Callable[[StoreError], None],
+    ) -> None:
+        self.shop, self.info = shop, info
+        self.resources = ExitStack()
+        """Closed with the run: its log."""
+        self.finished = trio.Event()
+        """Set when every planned attempt has its last record, on disk."""
+        self._scheduler = scheduler
+        self._journal = Journal(shop.store, self._on_durable, on_store_error)
+        self._tasks = {task.id: task for task in tasks}
+        self.primary = next(metric for metric in shop.parts.benchmark.metrics if metric.primary)
+        config = shop.request.execution
+        self._one_by_one = config.attempt_strategy == "pass"
+        self._settled_keys = self._settled(reused)
+        jobs = list(
+            plan_jobs(tasks, config.k, one_by_one=self._one_by_one, skip=self._settled_keys)
+        )
+        self._open = len(jobs)
+        self.lane: Lane[Job] = Lane(
+            shop.request.name,
+            jobs,
+            size=len(jobs),
+            provider=shop.parts.environment.id
+            if any(map(shop.parts.needs_sandbox, tasks))
+            else None,
+            weight=shop.request.weight,
+        )
+        for record in reused.values():
+            self._journal.append(record)
+        if not jobs:
+            self.finished.set()
+
+    def _settled(
+        self, reused: Mapping[tuple[str, int], ExecutionRecord]
+    ) -> frozenset[tuple[str, int]]:
+        """The attempts that need no execution: reused ones, and with `pass` all of a task that succeeded."""
+        keys = set(reused)
+        if self._one_by_one:
+            solved = {record.task_id for record in reused.values() if self._succeeded(record)}
+            k = self.shop.request.execution.k
+            keys |= {(task_id, n) for task_id in solved for n in range(1, k + 1)}
+        return frozenset(keys)
+
+    async def execute(self, job: Job) -> None:
+        """Make one execution and hand its record to the journal."""
+        shop, config = self.shop, self.shop.request.execution
+        current_request.set(shop.request.name)
+        shop.tell(AttemptStarted, task=job.task.id, attempt=job.attempt, execution=job.execution)
+        record = await Execution(shop, job).execute()
+        if should_retry(record.verdict, record.failure, job.execution, config):
+            record = attrs.evolve(record, will_retry=True)
+        self._journal.append(record)
+
+    async def settle(self) -> None:
+        """Wait until every record handed over is on disk, or cannot be."""
+        await self._journal.settle()
+
+    def live_leases(self) -> list[Lease]:
+        """The sandboxes that may exist and that nobody asked to keep."""
+        return [lease for lease in self.shop.house.ledger.live.values() if not lease.keep]
+
+    async def finish(
+        self, ended: RequestStatus | None, store_error: StoreError | None
+    ) -> RequestOutcome:
+        """Sum up, write the last state, close the directory.
+
+        Args:
+            ended: How the run was ended from outside; None when every attempt has its verdict.
+            store_error: Why records could not be written any more, if that is so.
+        """
+        await self._journal.settle()
+        return await trio.to_thread.run_sync(
+            self._sum_up, ended, store_error, abandon_on_cancel=True
+        )
+
+    def unfinished_outcome(self, status: RequestStatus) -> RequestOutcome:
+        """The outcome when the grace was over before the run was summed up."""
+        name, paths = self.shop.request.name, self.shop.store.paths
+        return outcome_without_summary(name, status, paths, "the time for cleanup was over")
+
+    def _sum_up(
+        self, ended: RequestStatus | None, store_error: StoreError | None
+    ) -> RequestOutcome:
+        store, request = self.shop.store, self.shop.request
+        try:
+            report = summarize(store.paths.run_dir, write=False)
+            status, error = verdict(
+                self.info, report.coverage, request.execution.min_coverage, ended, store_error
+            )
+            self.info = attrs.evolve(
+                self.info,
+                status=status,
+                finished_at=timestamp(),
+                counts=report.counts,
+                error=str(error) if error is not None else None,
+            )
+            store.update(self.info)
+            summarize(store.paths.run_dir)
+            return outcome(request.name, status, error, result_dict(store.paths.run_dir))
+        except Exception as failure:  # noqa: BLE001  # whatever it is, hours of records are on disk and can be summed up later
+            _log.exception("summing up failed")
+            why = str(store_error or failure)
+            return outcome_without_summary(request.name, "failed", store.paths, why)
+        finally:
+            self.resources.close()
+            store.close()
+
+    def _on_durable(self, record: ExecutionRecord) -> None:
+        if record.reused_from is not None:
+            return
+        follow_up = self._follow_up(record)
+        failure = record.failure
+        self.shop.tell(
+            AttemptFinished,
+            task=record.task_id,
+            attempt=record.attempt,
+            execution=record.execution,
+            verdict=record.verdict,
+            score=record.metrics[self.primary.name] if record.metrics else None,
+            code=failure.code if failure else None,
+            message=failure.message if failure else None,
+            stopped_by=record.stopped_by,
+            will_retry=record.will_retry,
+            usage=record.usage,
+            wall_seconds=record.wall_seconds,
+        )
+        if follow_up is not None:
+            self._scheduler.put_back(self.lane, *follow_up)
+        elif record.verdict != "cancelled":
+            self._open -= 1
+            if self._open == 0:
+                self.finished.set()
+
+    def _follow_up(self, record: ExecutionRecord) -> tuple[Job, float] | None:
+        """The execution that a record asks for, and its earliest time: a retry, or the next attempt with `pass`."""
+        task, config = self._tasks[record.task_id], self.shop.request.execution
+        if record.will_retry:
+            delay = retry_delay(record.execution, config, random.random)
+            job = Job(task, record.attempt, record.execution + 1)
+            return job, trio.current_time() + delay
+        if self._one_by_one and record.verdict != "cancelled" and not self._succeeded(record):
+            for attempt in range(record.attempt + 1, config.k + 1):
+                if (task.id, attempt) not in self._settled_keys:
+                    return Job(task, attempt), -math.inf
+        return None
+
+    def _succeeded(self, record: ExecutionRecord) -> bool:
+        return bool(record.metrics) and is_success(self.primary, record.metrics)
+
+
+def is_success(metric: Metric, metrics: Mapping[str, float] | None) -> bool:
+    """Whether an attempt succeeded: its primary metric is at the best end of its scale, or positive without one."""
+    if not metrics:
+        return False
+    value = metrics[metric.name]
+    return value >= metric.best if metric.best is not None else value > 0

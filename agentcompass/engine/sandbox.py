@@ -1,0 +1,177 @@
+"""One sandbox of one attempt: lease, creation, use, removal, and proof of it.
+
+The sandbox is held open by a task of its own, shielded from the run's cancellation, so that
+
+* creation that is under way when the run is cancelled is awaited and undone, never forgotten;
+* the environment may keep nurseries and scopes of its own open while harness and benchmark work;
+* every way out leads through the same close, bounded by the close deadline and by the one grace of the run;
+* a sandbox that breaks while it is used ends the work in it at once.
+
+Whatever is not closed cleanly is removed by name, and stays in the ledger until that is confirmed.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import final
+
+import attrs
+import trio
+
+from agentcompass.components.base import Environment, SandboxPlan, Session
+from agentcompass.engine.cleanup import CleanupBudget
+from agentcompass.engine.ledger import Ledger
+from agentcompass.engine.verdict import DIED
+from agentcompass.errors import SandboxError
+from agentcompass.records import Lease
+
+_log = logging.getLogger("agentcompass.engine")
+
+
+@final
+@attrs.frozen(kw_only=True, eq=False)
+class SandboxHouse:
+    """How the sandboxes of one request are made and removed."""
+
+    environment: Environment[object]
+    ledger: Ledger
+    budget: CleanupBudget
+    open_timeout_seconds: float
+    close_timeout_seconds: float
+    keep: bool
+
+    @asynccontextmanager
+    async def open(
+        self,
+        plan: SandboxPlan,
+        task_id: str,
+        *,
+        on_kept: Callable[[Lease, str], None],
+        on_closing: Callable[[], None],
+    ) -> AsyncIterator[Session]:
+        """Open a sandbox for a block, and leave the block only when it is gone or reported.
+
+        Args:
+            plan: What it needs.
+            task_id: Whose it is.
+            on_kept: Told lease and entry hint of a sandbox that stays because people want to look into it.
+            on_closing: Called when the block is left, before the sandbox closes.
+
+        Raises:
+            SandboxError: It could not be opened in time (`open-timeout`), or broke while it was used (`sandbox-died`).
+        """
+        lease = await self.ledger.enter(self.environment, task_id, keep=self.keep)
+        holder = _Holder(self, plan, lease, on_kept)
+        try:
+            await (
+                trio.lowlevel.checkpoint_if_cancelled()
+            )  # nothing was asked for yet: ask for nothing
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(holder.hold)
+                try:
+                    session = await holder.opened(self.open_timeout_seconds)
+                    try:
+                        with holder.work:
+                            yield session
+                    finally:
+                        on_closing()
+                    if holder.error is not None:
+                        raise SandboxError(
+                            f"the sandbox broke while it was used: {holder.error}",
+                            code=DIED,
+                        ) from holder.error
+                finally:
+                    holder.let_go()
+        finally:
+            await self._settle(holder)
+
+    async def _settle(self, holder: _Holder) -> None:
+        """Remove the lease if the sandbox is gone; make it gone if it may not be."""
+        lease = holder.lease
+        if self.keep and holder.was_opened:
+            return
+        with self.budget.shielded(self.close_timeout_seconds or math.inf) as scope:
+            try:
+                if holder.was_asked and not holder.is_closed:
+                    await self.environment.remove(lease)
+                await self.ledger.leave(lease)
+            except Exception as error:  # noqa: BLE001  # a failing provider must not hide the attempt's verdict
+                _log.warning("sandbox %s could not be removed: %s", lease.name, error)
+        if scope.cancelled_caught:
+            _log.warning("sandbox %s: removal took longer than cleanup may take", lease.name)
+
+
+@final
+class _Holder:
+    """The task that keeps a sandbox open."""
+
+    def __init__(
+        self,
+        house: SandboxHouse,
+        plan: SandboxPlan,
+        lease: Lease,
+        on_kept: Callable[[Lease, str], None],
+    ) -> None:
+        self.lease = lease
+        self.work = trio.CancelScope()
+        self.error: BaseException | None = None
+        self.was_asked = False
+        self.was_opened = False
+        self.is_closed = False
+        self._house, self._plan, self._on_kept = house, plan, on_kept
+        self._ready = trio.Event()
+        self._release = trio.Event()
+        self._scope: trio.CancelScope | None = None
+        self._session: Session | None = None
+
+    async def hold(self) -> None:
+        """Open, wait until let go, close."""
+        house = self._house
+        self.was_asked = True
+        try:
+            with house.budget.shielded() as self._scope:
+                async with house.environment.open(self._plan, self.lease) as session:
+                    self._session, self.was_opened = session, True
+                    self._ready.set()
+                    await self._release.wait()
+                    if house.keep:
+                        self._on_kept(self.lease, session.entry_hint())
+                self.is_closed = True
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # what a provider raises is this attempt's, not the run's
+            self.error = error
+            self.work.cancel(reason="the sandbox broke")
+            if self._release.is_set():
+                _log.warning("closing sandbox %s failed: %s", self.lease.name, error)
+        finally:
+            self._ready.set()
+
+    async def opened(self, timeout_seconds: float) -> Session:
+        """Wait until the sandbox is open."""
+        with trio.move_on_after(timeout_seconds or math.inf) as waiting:
+            await self._ready.wait()
+        if waiting.cancelled_caught:
+            if self._scope is not None:
+                self._scope.cancel(reason="the sandbox took too long to open")
+            raise SandboxError(
+                f"the sandbox was not open after {timeout_seconds:g} s", code="open-timeout"
+            )
+        if self._session is None:
+            if isinstance(self.error, SandboxError):
+                raise self.error
+            cause = (
+                f"{type(self.error).__name__}: {self.error}" if self.error else "it was cut short"
+            )
+            raise SandboxError(
+                f"the sandbox could not be opened: {cause}", code="open-failed"
+            ) from self.error
+        return self._session
+
+    def let_go(self) -> None:
+        """Let the sandbox close, within the close deadline."""
+        self._release.set()
+        if self._scope is not None:
+            limit = self._house.close_timeout_seconds or math.inf
+            self._scope.deadline = min(self._scope.deadline, trio.current_time() + limit)

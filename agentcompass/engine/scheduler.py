@@ -1,0 +1,228 @@
+"""Who runs next: lanes of work, slots, and workers that pull.
+
+Each request is a *lane*. A worker asks for its next job and gets one when a task slot *and* the place at the
+provider that the job needs are free together: nobody holds one while waiting for the other, so a busy provider
+never blocks work that does not need it. Between lanes the one with the fewest running jobs for its weight goes
+first, ties in order of declaration; within a lane the order is kept, retries that are due first.
+
+Everything happens in one trio thread between checkpoints, so there are no locks and no races. Idle workers are
+woken one at a time, each waking the next while there is work: constant work per job, however many workers wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, TypeVar, final
+
+import attrs
+import trio
+
+J = TypeVar("J")
+
+
+@final
+class Slots:
+    """Task slots and provider places, taken together or not at all.
+
+    Args:
+        task_concurrency: Jobs in flight over all lanes.
+        provider_limits: Places by provider; 0 or absent means no limit.
+    """
+
+    def __init__(self, task_concurrency: int, provider_limits: Mapping[str, int]) -> None:
+        self.tasks = trio.CapacityLimiter(task_concurrency)
+        self.providers = {
+            name: trio.CapacityLimiter(limit) for name, limit in provider_limits.items() if limit
+        }
+
+    def is_free(self, provider: str | None) -> bool:
+        """Whether a job at `provider` (None: at none) could start now."""
+        places = self.providers.get(provider) if provider else None
+        return self.tasks.available_tokens >= 1 and (places is None or places.available_tokens >= 1)
+
+    def take(self, borrower: object, provider: str | None) -> None:
+        """Take what a job needs; only after `is_free` said so, without a checkpoint between."""
+        self.tasks.acquire_on_behalf_of_nowait(borrower)
+        if provider in self.providers:
+            self.providers[provider].acquire_on_behalf_of_nowait(borrower)
+
+    def give_back(self, borrower: object, provider: str | None) -> None:
+        """Give back what `take` took."""
+        if provider in self.providers:
+            self.providers[provider].release_on_behalf_of(borrower)
+        self.tasks.release_on_behalf_of(borrower)
+
+
+@final
+class Lane(Generic[J]):
+    """The work of one request, in order, with what must be tried again later.
+
+    Args:
+        name: For people.
+        jobs: In order; pulled one at a time, so that a million cost no memory.
+        size: How many `jobs` has.
+        provider: The environment whose places its jobs need; None if they need none.
+        weight: Share of slots relative to other lanes, greater than 0.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        jobs: Iterable[J],
+        *,
+        size: int,
+        provider: str | None = None,
+        weight: float = 1.0,
+    ) -> None:
+        self.name, self.provider, self.weight = name, provider, weight
+        self.running = 0
+        self.fresh = size
+        """Jobs not yet pulled for the first time."""
+        self._jobs: Iterator[J] = iter(jobs)
+        self._later: list[tuple[float, int, J]] = []
+        self._order = itertools.count()
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that are not running: fresh ones and those to be tried again."""
+        return self.fresh + len(self._later)
+
+    @property
+    def due_at(self) -> float:
+        """When the next job may start, in trio time: -inf for now, inf for never."""
+        return -math.inf if self.fresh else self.put_back_at
+
+    @property
+    def put_back_at(self) -> float:
+        """When the next job that was put back may start, in trio time; inf if there is none."""
+        return self._later[0][0] if self._later else math.inf
+
+    @property
+    def postponed(self) -> int:
+        """Jobs that wait for their time."""
+        now = trio.current_time()
+        return sum(1 for not_before, _, _ in self._later if not_before > now)
+
+    def put_back(self, job: J, not_before: float = -math.inf) -> None:
+        """Add a job that may start at `not_before` (trio time); it goes before fresh ones then."""
+        heapq.heappush(self._later, (not_before, next(self._order), job))
+
+    def pull(self) -> J:
+        """Return the next job; only when `due_at` has come."""
+        if self.put_back_at <= trio.current_time():
+            return heapq.heappop(self._later)[2]
+        self.fresh -= 1
+        return next(self._jobs)
+
+    def drop_fresh(self) -> int:
+        """Give up what was never started; returns how many jobs that were."""
+        dropped, self.fresh, self._jobs = self.fresh, 0, iter(())
+        return dropped
+
+
+def pick_fair(lanes: Iterable[Lane[J]], slots: Slots, now: float) -> Lane[J] | None:
+    """Return the lane whose next job starts: the fewest running for its weight among those that can start one now."""
+    best: Lane[J] | None = None
+    best_share = math.inf
+    for lane in lanes:
+        if lane.due_at <= now and slots.is_free(lane.provider):
+            share = lane.running / lane.weight
+            if share < best_share:
+                best, best_share = lane, share
+    return best
+
+
+@final
+@attrs.frozen(eq=False)
+class Assignment(Generic[J]):
+    """A job with its places, from `Scheduler.next` until `Scheduler.done`."""
+
+    lane: Lane[J]
+    job: J
+
+
+@final
+class Scheduler(Generic[J]):
+    """Hands jobs to workers.
+
+    Args:
+        slots: What limits how many run at once.
+    """
+
+    def __init__(self, slots: Slots) -> None:
+        self.slots = slots
+        self.lanes: list[Lane[J]] = []
+        self.is_closed = False
+        self._idle = trio.lowlevel.ParkingLot()
+        self._alarm = trio.Event()
+
+    @property
+    def running(self) -> int:
+        """Jobs in flight."""
+        return sum(lane.running for lane in self.lanes)
+
+    def add(self, lane: Lane[J]) -> None:
+        """Add a lane; its jobs may start at once."""
+        self.lanes.append(lane)
+        self.wake()
+
+    def remove(self, lane: Lane[J]) -> None:
+        """Forget a lane that has ended."""
+        self.lanes.remove(lane)
+
+    def close(self) -> None:
+        """Send the workers home: every lane has ended and none will be added."""
+        self.is_closed = True
+        self._idle.unpark_all()
+
+    def wake(self) -> None:
+        """Something changed: let one idle worker look, who wakes the next."""
+        self._idle.unpark()
+
+    def put_back(self, lane: Lane[J], job: J, not_before: float) -> None:
+        """Run a job of a lane again, not before a time (trio time); meanwhile it holds nothing."""
+        lane.put_back(job, not_before)
+        self._alarm.set()
+
+    async def next(self) -> Assignment[J] | None:
+        """Wait for a job and its places; None when there will be none.
+
+        Raises:
+            trio.Cancelled: Nothing was taken.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self.is_closed:
+            lane = pick_fair(self.lanes, self.slots, trio.current_time())
+            if lane is not None:
+                return self._assign(lane)
+            await self._idle.park()
+        return None
+
+    def done(self, assignment: Assignment[J]) -> None:
+        """Give the places back. Put the job back into its lane *before* this if it is to run again."""
+        assignment.lane.running -= 1
+        self.slots.give_back(assignment, assignment.lane.provider)
+        self.wake()
+
+    async def ring(self) -> None:
+        """Wake a worker whenever a postponed job is due; runs beside the workers until cancelled."""
+        while True:
+            now = trio.current_time()
+            coming = [lane.put_back_at for lane in self.lanes if lane.put_back_at > now]
+            with trio.move_on_at(min(coming, default=math.inf)):
+                self._alarm = trio.Event()
+                await self._alarm.wait()
+            self._idle.unpark()
+
+    def _assign(self, lane: Lane[J]) -> Assignment[J]:
+        assignment = Assignment(lane, lane.pull())
+        self.slots.take(assignment, lane.provider)
+        lane.running += 1
+        if lane.put_back_at < math.inf:
+            self._alarm.set()  # the next one of its heap has shown, and needs its own time
+        if self._idle and pick_fair(self.lanes, self.slots, trio.current_time()) is not None:
+            self._idle.unpark()
+        return assignment

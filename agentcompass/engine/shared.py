@@ -1,0 +1,72 @@
+"""What all requests of one orchestration share. Belongs to that run alone: there are no process globals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+import attrs
+
+from agentcompass.components import registry
+from agentcompass.components.base import Harness, ModelClient
+from agentcompass.engine.control import Control
+from agentcompass.engine.durable import Flow
+from agentcompass.engine.jobs import Job
+from agentcompass.engine.limits import Limits
+from agentcompass.engine.scheduler import Scheduler
+from agentcompass.errors import StoreError
+from agentcompass.progress.events import EventSink
+from agentcompass.secrets import Scrubber
+from agentcompass.spec.resolved import ModelConfig, Orchestration
+from agentcompass.store.writer import Writer
+
+
+@final
+class Clients:
+    """The model clients of an orchestration: one for each endpoint, shared by the requests that use it.
+
+    Args:
+        orchestration: Has the prices.
+    """
+
+    def __init__(self, orchestration: Orchestration) -> None:
+        self._prices = orchestration.prices
+        self._open: list[tuple[ModelConfig, tuple[str, ...], ModelClient]] = []
+
+    def get(self, config: ModelConfig, harness: Harness[object]) -> ModelClient:
+        """Return the client for a model and a harness.
+
+        Raises:
+            ConfigurationError: They have no protocol in common.
+        """
+        for known, protocols, client in self._open:
+            if known == config and protocols == harness.protocols:
+                return client
+        client = registry.open_client(
+            config, harness_protocols=harness.protocols, prices=self._prices
+        )
+        self._open.append((config, harness.protocols, client))
+        return client
+
+    async def aclose(self) -> None:
+        """Close them all."""
+        for _, _, client in self._open:
+            await client.aclose()
+
+
+@final
+@attrs.frozen(kw_only=True, eq=False)
+class Shared:
+    """Limits, writer, clients and handles of one orchestration."""
+
+    orchestration: Orchestration
+    control: Control
+    emit: EventSink
+    limits: Limits
+    writer: Writer
+    flow: Flow
+    scrubber: Scrubber
+    clients: Clients
+    scheduler: Scheduler[Job]
+    on_store_error: Callable[[StoreError], None]
+    """Told when records can no longer be written: the run ends."""

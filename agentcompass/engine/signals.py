@@ -1,0 +1,100 @@
+"""Ctrl-C once, twice, three times; SIGTERM.
+
+The handler is a plain function, not a task: it also works while the event loop is stuck in somebody's
+synchronous code, which is when people press the keys most.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final, Literal, TypeAlias, final
+
+from agentcompass.engine.control import EXIT_CODES, CancelReason, Control
+
+Step: TypeAlias = Literal["soft", "hard", "leave"]
+
+REASONS: Final[dict[int, CancelReason]] = {signal.SIGINT: "sigint", signal.SIGTERM: "sigterm"}
+
+
+def escalation(n: int) -> Step:
+    """What the n-th signal means, n from 1: end softly, end cleanup too, leave the process."""
+    if n <= 1:
+        return "soft"
+    return "hard" if n == 2 else "leave"
+
+
+def free_signals() -> frozenset[signal.Signals]:
+    """The signals that a library may take for the time of a call.
+
+    None, unless this is the main thread and Ctrl-C still does what Python makes it do: otherwise the application
+    has its own ideas about signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return frozenset()
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return frozenset()
+    free = {signal.SIGINT}
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        free.add(signal.SIGTERM)
+    return frozenset(free)
+
+
+@contextmanager
+def watch_signals(
+    control: Control,
+    numbers: Collection[signal.Signals],
+    *,
+    may_leave: bool = True,
+    deaf_afterwards: bool = False,
+    leave: Callable[[int], object] = os._exit,
+) -> Iterator[None]:
+    """Turn signals into requests to `control` while the block runs; does nothing outside the main thread.
+
+    Args:
+        control: Asked to end the run: softly by the first signal, at once by the second.
+        numbers: Which signals; SIGINT and SIGTERM count together.
+        may_leave: Whether a third one runs `control.sweep()` and ends the process. False where the process is
+            not ours to end; it then changes nothing.
+        deaf_afterwards: Ignore SIGINT when the block is over, without a moment in between, instead of putting the
+            former handler back. For a process that is about to exit: an impatient Ctrl-C more would kill it with
+            a traceback after everything went well.
+        leave: Ends the process with an exit code.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = _Escalation(control, leave if may_leave else None)
+    former = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, previous in former.items():
+            if deaf_afterwards and number == signal.SIGINT:
+                signal.signal(number, signal.SIG_IGN)
+            else:
+                # None: whoever set it was not Python, and cannot be put back
+                signal.signal(number, signal.SIG_DFL if previous is None else previous)
+
+
+@final
+class _Escalation:
+    def __init__(self, control: Control, leave: Callable[[int], object] | None) -> None:
+        self._control = control
+        self._leave = leave
+        self._count = 0
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        self._count += 1
+        if escalation(self._count) != "leave":
+            self._control.request_cancel(REASONS[number])
+        elif self._leave is not None:
+            try:
+                self._control.sweep()
+            finally:
+                reason = self._control.reason or REASONS[number]
+                self._leave(EXIT_CODES.get(reason, EXIT_CODES["sigint"]))

@@ -1,0 +1,109 @@
+"""From what a component returned or raised to a verdict. Pure.
+
+An evaluation counts only if it is complete and sound; an exception of whatever kind becomes a `Failure` with the
+phase it happened in. Neither can become a silent zero.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from agentcompass.components.base import Evaluation
+from agentcompass.errors import EvaluatorError, InfraError, SandboxError
+from agentcompass.records import Failure, Metric, Phase
+
+DIED: Final = "sandbox-died"
+"""Code of a `SandboxError`: the sandbox broke while it was used."""
+MESSAGE_LENGTH: Final = 2000
+"""Characters of an error's text that are kept in a record."""
+
+
+def checked(evaluation: object, declared: Sequence[Metric]) -> Evaluation:
+    """Return an evaluation with its metrics as floats, binary ones as 0.0 or 1.0.
+
+    Raises:
+        EvaluatorError: A declared metric is missing, another one is there, or a value is no number of its kind.
+    """
+    if not isinstance(evaluation, Evaluation):
+        raise _bad(f"the evaluator returned {type(evaluation).__name__}, not an Evaluation")
+    given = dict(evaluation.metrics)
+    metrics: dict[str, float] = {}
+    for metric in declared:
+        if metric.name not in given:
+            raise _bad(f"the evaluator gave no value for metric {metric.name!r}")
+        metrics[metric.name] = _number(metric, given.pop(metric.name))
+    if given:
+        raise _bad(f"the evaluator gave undeclared metrics: {', '.join(map(repr, sorted(given)))}")
+    return attrs.evolve(evaluation, metrics=metrics)
+
+
+def _number(metric: Metric, value: object) -> float:
+    if not isinstance(value, (int, float)):
+        raise _bad(f"metric {metric.name!r} is {type(value).__name__}, not a number")
+    number = float(value)
+    if not math.isfinite(number):
+        raise _bad(f"metric {metric.name!r} is {number}")
+    if metric.kind == "binary" and number not in {0.0, 1.0}:
+        raise _bad(f"metric {metric.name!r} is binary but its value is {number:g}")
+    return number
+
+
+def _bad(message: str) -> EvaluatorError:
+    return EvaluatorError(message, code="bad-evaluation", retryable=False)
+
+
+def failure_from(error: BaseException, phase: Phase) -> Failure:
+    """Say what an exception means: the most telling one of a group, its code, and whether a retry may help."""
+    leaf = _most_telling(error)
+    if isinstance(leaf, InfraError):
+        return Failure(
+            phase=phase,
+            code=leaf.code,
+            message=str(leaf)[:MESSAGE_LENGTH],
+            retryable=leaf.retryable,
+        )
+    if isinstance(leaf, trio.Cancelled):
+        text = "a component let the cancellation of a scope of its own escape"
+        return Failure(phase=phase, code="stray-cancellation", message=text)
+    text = f"{type(leaf).__name__}: {leaf}" if str(leaf) else type(leaf).__name__
+    return Failure(phase=phase, code=_code(leaf), message=text[:MESSAGE_LENGTH])
+
+
+def _code(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return "disk-full"
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(error).__name__).lower()
+
+
+def _most_telling(error: BaseException) -> BaseException:
+    leaves = list(_leaves(error))
+    for kind in (InfraError, Exception, SystemExit, KeyboardInterrupt):
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                return leaf
+    return leaves[0]
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def has_interrupt(error: BaseException) -> bool:
+    """Whether a KeyboardInterrupt is the error or anywhere in its group."""
+    return any(isinstance(leaf, KeyboardInterrupt) for leaf in _leaves(error))
+
+
+def is_sandbox_death(error: BaseException) -> bool:
+    """Whether a sandbox broke while it was used: then even a grade from it means nothing."""
+    return any(isinstance(leaf, SandboxError) and leaf.code == DIED for leaf in _leaves(error))

@@ -1,0 +1,115 @@
+"""The model section of a request as an endpoint with its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from agentcompass.errors import UnknownComponentError
+from agentcompass.secrets import Secret
+from agentcompass.spec.codec import structure_settings
+from agentcompass.spec.dump import as_written
+from agentcompass.spec.problems import Problems
+from agentcompass.spec.protocols import AUTO, PROTOCOLS
+from agentcompass.spec.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt
+from agentcompass.spec.references import without_userinfo
+from agentcompass.spec.resolved import ModelConfig
+from agentcompass.spec.tree import Written, report
+from agentcompass.spec.written import ModelSection
+
+NO_MODEL: Final = "none"
+"""Model id of a request that has no model, since its harness needs none."""
+
+
+@attrs.frozen(kw_only=True)
+class _Limits:
+    """What in `model.params` is ours; None where it is not given."""
+
+    max_retries: NonNegativeInt | None = None
+    timeout_seconds: NonNegativeFloat | None = None
+    max_connections: PositiveInt | None = None
+
+
+_OURS: Final = tuple(field.name for field in attrs.fields(_Limits))
+
+
+def resolve_model(
+    section: Written | None,
+    request: Written,
+    *,
+    is_needed: bool,
+    secrets: tuple[Secret, ...],
+    problems: Problems,
+) -> ModelConfig:
+    """Resolve a model section.
+
+    Args:
+        section: Of the request, over that of the defaults; None if there is none.
+        request: Gets the blame for what is missing.
+        is_needed: Whether the harness calls a model.
+        secrets: All known secret values, for the form that is written down.
+        problems: Gets what is missing or wrong.
+    """
+    if section is None or section.data is None:
+        if is_needed:
+            report(problems, request, "is required: the harness calls a model", "model")
+        return ModelConfig(id=NO_MODEL)
+    written = structure_settings(section, ModelSection, problems)
+    params = section.get("params")
+    limits = _Limits()
+    if params is not None and params.is_mapping:
+        limits = structure_settings(_only_ours(params), _Limits, problems)
+    if is_needed:
+        for key in ("id", "base_url"):
+            if not getattr(written, key):
+                report(problems, section, "is required: the harness calls a model", key)
+    if written.base_url:
+        _check_url(written.base_url, section, problems)
+    sent = {key: item for key, item in (written.params or {}).items() if key not in _OURS}
+    given: dict[str, Any] = attrs.asdict(limits)
+    return ModelConfig(
+        id=written.id or NO_MODEL,
+        base_url=written.base_url or None,
+        api_key=_secret(written.api_key),
+        api_protocol=_protocols(written.api_protocol, section, problems),
+        params=sent,
+        written=as_written(sent, params, secrets),
+        **{key: value for key, value in given.items() if value is not None},
+    )
+
+
+def _only_ours(params: Written) -> Written:
+    return attrs.evolve(params, data={key: v for key, v in params.items() if key in _OURS})
+
+
+def _secret(key: Secret | str | None) -> Secret | None:
+    """An empty key is no key."""
+    return (key if isinstance(key, Secret) else Secret(key)) if key else None
+
+
+def _check_url(url: str, section: Written, problems: Problems) -> None:
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good or any(char.isspace() for char in url):
+        shown = without_userinfo(url)
+        sentence = f"must be a URL such as http://HOST:PORT/v1, not {shown!r:.100}"
+        report(problems, section, sentence, "base_url")
+
+
+def _protocols(
+    value: str | Sequence[str] | None, section: Written, problems: Problems
+) -> tuple[str, ...]:
+    names = (AUTO,) if value is None else (value,) if isinstance(value, str) else tuple(value)
+    if not names:
+        report(problems, section, "must name at least one protocol", "api_protocol")
+    for name in names:
+        if name not in (AUTO, *PROTOCOLS):
+            error = UnknownComponentError("protocol", name, (AUTO, *PROTOCOLS))
+            report(problems, section, str(error), "api_protocol")
+    return names

@@ -1,0 +1,300 @@
+"""From what a user wrote to an immutable `Orchestration`, or one error that names everything that is wrong.
+
+Layers, lowest first: built-in defaults, config files, the orchestration's defaults, its requests, arguments. A single
+evaluation takes the same way: its arguments become an orchestration of one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from agentcompass.components import registry
+from agentcompass.errors import ConfigurationError
+from agentcompass.options import AnyPath, LaunchOptions, RunOptions, RuntimeOptions
+from agentcompass.plan import config_files
+from agentcompass.plan.arguments import Arguments, arguments_of, blame_options
+from agentcompass.plan.config_files import ConfigFiles
+from agentcompass.plan.merge import merge, put
+from agentcompass.plan.request import Surroundings, resolve_request
+from agentcompass.plan.runtime import check_environments, merged_runtime, resolve_runtime
+from agentcompass.spec.codec import structure
+from agentcompass.spec.document import ARGUMENT_LAYER, check_orchestration, check_runtime
+from agentcompass.spec.problems import Problems
+from agentcompass.spec.references import References
+from agentcompass.spec.resolved import Orchestration, Request, RuntimeConfig
+from agentcompass.spec.tree import Origin, Written, from_python, mapping, report
+from agentcompass.spec.written import OrchestrationSpec, Price
+
+DEFAULTS_LAYER: Final = "defaults"
+REQUEST_LAYER: Final = "request"
+
+
+@attrs.frozen(kw_only=True)
+class LaunchFlags:
+    """What `agentcompass launch` has beside `LaunchOptions`."""
+
+    run_id: str | None = None
+    """Name of every request's run directory, whatever the file says."""
+    reuse: bool | None = None
+    """Whether requests reuse earlier results, unless one says otherwise itself."""
+
+
+def resolve_run(
+    options: RunOptions,
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    now: datetime,
+    random_suffix: str,
+    as_flags: bool = False,
+) -> Orchestration:
+    """Resolve a single evaluation.
+
+    Args:
+        options: The arguments; None means not given.
+        cwd: Where relative paths and the search for the project's config file start.
+        environ: Values of `${NAME}`, and the home directories.
+        now: Goes into ids, as UTC.
+        random_suffix: Goes into ids.
+        as_flags: Whether messages speak of `--k` or of `argument k`.
+
+    Raises:
+        ConfigurationError: Something is wrong; the error names all of it.
+    """
+    resolver = _Resolver(cwd, environ, now, random_suffix)
+    arguments = arguments_of(options, resolver.problems, as_flags=as_flags)
+    _check_whole_seconds(arguments, resolver.problems)
+    request = arguments.request
+    if options.model is None:
+        report(resolver.problems, request, "is required", "model")
+    document = merge(
+        arguments.shared,
+        mapping(request.origin, {"requests": Written(data=(request,), origin=request.origin)}),
+    )
+    resolver.read_config_files(options.config_path)
+    return resolver.resolve(
+        document or request,
+        arguments=None,
+        is_single=True,
+        finish=lambda problems: blame_options(problems, options, as_flags=as_flags),
+    )
+
+
+def resolve_launch(
+    spec: OrchestrationSpec | Path,
+    options: LaunchOptions,
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    now: datetime,
+    random_suffix: str,
+    flags: LaunchFlags | None = None,
+) -> Orchestration:
+    """Resolve an orchestration.
+
+    Args:
+        spec: An object, or a file of YAML or JSON.
+        options: As for `resolve_run`, like the arguments that follow.
+        cwd: Where relative paths start, that of the file included.
+        environ: Values of `${NAME}`, and the home directories.
+        now: Goes into ids, as UTC.
+        random_suffix: Goes into ids.
+        flags: What only the command line has, whose messages then speak of `--k`; None otherwise.
+
+    Raises:
+        ConfigurationError: Something is wrong; the error names all of it.
+    """
+    resolver = _Resolver(cwd, environ, now, random_suffix)
+    problems = resolver.problems
+    if isinstance(spec, OrchestrationSpec):
+        origin = Origin(layer=REQUEST_LAYER, where=OrchestrationSpec.__name__)
+        document = from_python(spec, origin, problems)
+    else:
+        path = cwd / spec
+        name = config_files.display_name(path, cwd)
+        document = _read(path, name, problems)
+    if flags is not None and flags.reuse is not None:
+        document = put(document, "defaults.runtime.reuse", _flag(flags.reuse, "--reuse"))
+    if flags is not None and flags.run_id is not None:
+        document = _with_run_id(document, _flag(flags.run_id, "--run-id"))
+    resolver.read_config_files(options.config_path)
+    arguments = arguments_of(options, problems, as_flags=flags is not None)
+    return resolver.resolve(document, arguments=arguments.shared, is_single=False)
+
+
+def override_runtime(
+    orchestration: Orchestration,
+    options: RuntimeOptions,
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    as_flags: bool = False,
+) -> Orchestration:
+    """Return a resolved orchestration with what is given in `options` instead of its own shared settings.
+
+    Raises:
+        ConfigurationError: An option is wrong; config files make no sense after resolving.
+    """
+    problems = Problems()
+    if options.config_path is not None:
+        sentence = "needs an OrchestrationSpec: this orchestration is resolved already"
+        problems.add("--config" if as_flags else "argument config_path", "", sentence)
+    shared = arguments_of(options, problems, as_flags=as_flags).shared
+    section = References(environ).follow(shared).get("runtime")
+    changed = None
+    if section is not None:
+        check_runtime(section, problems, in_config_file=True)
+        changed = resolve_runtime(section, cwd=cwd, environ=environ, problems=problems)
+        check_environments(changed, section, _environments(orchestration.requests), problems)
+    problems.raise_if_any()
+    if section is None or changed is None:
+        return orchestration
+    values = {key: getattr(changed, key) for key, _ in section.items()}
+    return attrs.evolve(orchestration, runtime=attrs.evolve(orchestration.runtime, **values))
+
+
+def _read(path: Path, name: str, problems: Problems) -> Written:
+    from agentcompass.spec import yaml  # noqa: PLC0415  only where there is a file to read
+
+    document = yaml.load_file(path, REQUEST_LAYER, problems, name=name)
+    # of a file that cannot be read nothing else can be said
+    if document is None:
+        problems.raise_if_any()
+    return document or mapping(Origin(layer=REQUEST_LAYER, where=name))
+
+
+class _Resolver:
+    """One resolving, with what all its steps need."""
+
+    def __init__(
+        self, cwd: Path, environ: Mapping[str, str], now: datetime, random_suffix: str
+    ) -> None:
+        self._cwd = cwd
+        self._environ = environ
+        self._id = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{random_suffix}"
+        self._references = References(environ)
+        self._config_files = ConfigFiles(files=(), root=None)
+        self.problems = Problems()
+
+    def read_config_files(self, named: AnyPath | Sequence[AnyPath] | None) -> None:
+        self._config_files = config_files.load(
+            named,
+            cwd=self._cwd,
+            environ=self._environ,
+            references=self._references,
+            problems=self.problems,
+        )
+
+    def resolve(
+        self,
+        document: Written,
+        *,
+        arguments: Written | None,
+        is_single: bool,
+        finish: Callable[[Problems], None] = lambda _problems: None,
+    ) -> Orchestration:
+        """Resolve everything; `finish` may change the problems before they are raised."""
+        document = self._references.follow(document)
+        check_orchestration(document, self.problems)
+        if arguments is not None:
+            arguments = self._references.follow(arguments)
+            check_runtime(arguments.get("runtime") or _NOTHING, self.problems, in_config_file=True)
+        section = merged_runtime(self._config_files, document, arguments)
+        runtime = resolve_runtime(
+            section, cwd=self._cwd, environ=self._environ, problems=self.problems
+        )
+        notes = [f"configuration file read: {name}" for name in self._config_files.files]
+        own_recipes = self._own_recipes(runtime, section)
+        requests = self._requests(document, own_recipes, notes)
+        prices = _prices(self._config_files, self.problems)
+        if section is not None:
+            check_environments(runtime, section, _environments(requests), self.problems)
+        finish(self.problems)
+        self.problems.raise_if_any()
+        if not requests:
+            raise ConfigurationError("there is nothing to run")
+        name = document.get("name")
+        named = None if name is None or name.data is None else str(name.text or name.data)
+        return Orchestration(
+            id=self._id,
+            name=requests[0].name if is_single else named or self._id,
+            requests=requests,
+            runtime=runtime,
+            secrets=self._references.secrets,
+            is_single=is_single,
+            prices=prices,
+            notes=tuple(notes),
+        )
+
+    def _requests(
+        self, document: Written, own_recipes: frozenset[str], notes: list[str]
+    ) -> tuple[Request, ...]:
+        written = document.get("requests")
+        if written is None or not isinstance(written.data, tuple):
+            return ()
+        around = Surroundings(
+            config_files=self._config_files,
+            defaults=document.get("defaults"),
+            secrets=self._references.secrets,
+            own_recipes=own_recipes,
+            default_run_id=self._id,
+            problems=self.problems,
+            notes=notes,
+        )
+        items = [request for request in written.data if request.is_mapping]
+        resolved = [resolve_request(request, around) for request in items]
+        return tuple(request for request in resolved if request is not None)
+
+    def _own_recipes(self, runtime: RuntimeConfig, section: Written | None) -> frozenset[str]:
+        if section is None or not runtime.recipe_dirs:
+            return frozenset()
+        try:
+            return frozenset(registry.load_recipe_dirs(runtime.recipe_dirs))
+        except ConfigurationError as exc:
+            report(self.problems, section, str(exc).replace("\n", ". "), "recipe_dirs")
+            return frozenset()
+
+
+_NOTHING: Final = mapping(Origin(layer=ARGUMENT_LAYER, where=""))
+
+
+def _flag(value: object, where: str) -> Written:
+    return Written(data=value, origin=Origin(layer=ARGUMENT_LAYER, where=where))
+
+
+def _with_run_id(document: Written, run_id: Written) -> Written:
+    requests = document.get("requests")
+    if requests is None or not isinstance(requests.data, tuple):
+        return document
+    data = tuple(
+        put(item, "output.run_id", run_id) if item.is_mapping else item for item in requests.data
+    )
+    changed = attrs.evolve(requests, data=data)
+    return attrs.evolve(document, data={**document.data, "requests": changed})
+
+
+def _check_whole_seconds(arguments: Arguments, problems: Problems) -> None:
+    runtime = arguments.shared.get("runtime")
+    seconds = runtime.get("timeout_seconds") if runtime else None
+    if seconds is not None and isinstance(seconds.data, float):
+        report(problems, seconds, f"must be a whole number of seconds, not {seconds.data}")
+
+
+def _environments(requests: tuple[Request, ...]) -> set[str]:
+    return {request.environment.id for request in requests}
+
+
+def _prices(files: ConfigFiles, problems: Problems) -> dict[str, dict[str, float]]:
+    """US dollars per million tokens by pattern of model ids."""
+    section = files.section("prices")
+    known = {}
+    for pattern, node in section.items() if section else ():
+        price = structure(node, Price, problems) if node.is_mapping else None
+        if price is not None:
+            known[pattern] = {k: v for k, v in attrs.asdict(price).items() if v is not None}
+    return known

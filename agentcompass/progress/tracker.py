@@ -1,0 +1,337 @@
+"""What the events of a run add up to. Pure: events and the time go in, state comes out.
+
+Memory grows with what is active at the moment and with the number of requests, never with the number of tasks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from functools import singledispatchmethod
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from agentcompass.metrics.intervals import normal, wilson
+from agentcompass.progress import events
+from agentcompass.records import RequestStatus, Usage, Verdict
+
+_RATE_WINDOW: Final = 256
+"""Finished attempts over which the rate is taken."""
+_RETRY_WINDOW: Final = 1024
+_MAX_CAUSES: Final = 100
+"""Failure causes counted apart in one request; a component may invent any number of them."""
+_MAX_KEPT: Final = 20
+OTHER_CAUSES: Final = "other causes"
+
+AttemptKey: TypeAlias = tuple[str, str, int]
+"""Request, task, attempt."""
+
+
+@attrs.define(eq=False)
+class RunningScore:
+    """The mean of a primary metric over what is graded so far."""
+
+    n: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    is_binary: bool = True
+    _is_spread_known: bool = True
+
+    def add(self, value: float) -> None:
+        """Count one graded attempt."""
+        self.n += 1
+        self.total += value
+        self.squares += value * value
+        self.is_binary = self.is_binary and value in (0.0, 1.0)
+
+    def add_mean(self, mean: float, n: int) -> None:
+        """Count `n` attempts of which only the mean is known."""
+        total = mean * n
+        self.n += n
+        self.total += total
+        self.squares += total
+        self.is_binary = self.is_binary and abs(total - round(total)) < 1e-6 * n
+        self._is_spread_known = self._is_spread_known and self.is_binary
+
+    @property
+    def mean(self) -> float | None:
+        """None while nothing is graded."""
+        return self.total / self.n if self.n else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval: Wilson for a binary metric, else normal; None where the spread is not known.
+
+        Attempts count as independent here; the report, which knows the tasks, clusters by them.
+        """
+        if not self.n:
+            return None
+        if self.is_binary:
+            return wilson(round(self.total), self.n)
+        if self.n < 2 or not self._is_spread_known:
+            return None
+        mean = self.total / self.n
+        variance = max(0.0, self.squares / self.n - mean * mean) * self.n / (self.n - 1)
+        return normal(mean, math.sqrt(variance / self.n), (None, None))
+
+
+@attrs.define(eq=False, kw_only=True)
+class ActiveAttempt:
+    """An attempt that runs now. Times are seconds since the epoch."""
+
+    request: str
+    task: str
+    attempt: int
+    execution: int
+    started_at: float
+    phase: str = ""
+    """Empty until its first phase."""
+    phase_started_at: float
+    detail: str = ""
+    """What it waits for inside its phase; empty when it does not wait."""
+    model_retries: int = 0
+
+
+@attrs.define(eq=False, kw_only=True)
+class Cause:
+    """Executions of one request that failed alike."""
+
+    code: str
+    count: int = 0
+    first_task: str = ""
+    first_message: str = ""
+
+
+@attrs.define(eq=False, kw_only=True)
+class RequestState:
+    """One request as it stands. Counts are attempts unless they say otherwise."""
+
+    name: str
+    run_id: str = ""
+    run_dir: str | None = None
+    metric: str = "score"
+    planned: int = 0
+    reused: int = 0
+    verdicts: dict[Verdict, int] = attrs.field(
+        factory=lambda: {"graded": 0, "infra": 0, "cancelled": 0, "skipped": 0}
+    )
+    """Of this run, reused attempts not included."""
+    retried: int = 0
+    """Executions that were followed by another one of the same attempt."""
+    running_score: RunningScore = attrs.field(factory=RunningScore)
+    causes: dict[str, Cause] = attrs.field(factory=dict)
+    usage: Usage = attrs.field(factory=Usage)
+    status: RequestStatus | None = None
+    """None while it runs."""
+
+    @property
+    def done(self) -> int:
+        """Attempts with a verdict, reused ones included."""
+        return self.reused + sum(self.verdicts.values())
+
+    @property
+    def graded(self) -> int:
+        """Attempts with a score, reused ones included."""
+        return self.reused + self.verdicts["graded"]
+
+    @property
+    def fraction(self) -> float:
+        """Done of planned, in [0, 1]; 0 while nothing is planned."""
+        return min(1.0, self.done / self.planned) if self.planned else 0.0
+
+    def count_failure(self, code: str, task: str, message: str) -> Cause:
+        """Count an execution without score under its cause, and return the cause."""
+        if code not in self.causes and len(self.causes) >= _MAX_CAUSES:
+            code = OTHER_CAUSES
+        cause = self.causes.setdefault(
+            code, Cause(code=code, first_task=task, first_message=message)
+        )
+        cause.count += 1
+        return cause
+
+
+@final
+class Tracker:
+    """Everything a display shows about an orchestration.
+
+    Attributes:
+        requests: By name, in the order in which they were first heard of.
+        active: Attempts that run now.
+        model_retries: Model calls tried again, so far.
+        cleanup: The notice with which cleanup began; None while the run goes on.
+        cancelled_at: When that was.
+        left: Names of sandboxes that could not be confirmed gone.
+        kept: The first few sandboxes that were left on purpose; `n_kept` counts all.
+    """
+
+    def __init__(self) -> None:
+        self.requests: dict[str, RequestState] = {}
+        self.active: dict[AttemptKey, ActiveAttempt] = {}
+        self.model_retries = 0
+        self.started_at: float | None = None
+        self.cleanup: events.CleanupStarted | None = None
+        self.left: tuple[str, ...] = ()
+        self.kept: list[events.SandboxKept] = []
+        self.n_kept = 0
+        self._waiting: dict[str, Mapping[str, int]] = {}
+        self._finishes: deque[float] = deque(maxlen=_RATE_WINDOW)
+        self._first_start: float | None = None
+        self._retries: deque[tuple[float, str]] = deque(maxlen=_RETRY_WINDOW)
+
+    def apply(self, event: events.Event) -> None:
+        """Take one event into account; unknown ones change nothing."""
+        if self.started_at is None:
+            self.started_at = event.at
+        self._take(event)
+
+    def request(self, name: str) -> RequestState:
+        """Return the state of a request, made when it is first heard of."""
+        return self.requests.setdefault(name, RequestState(name=name))
+
+    # --- sums
+
+    @property
+    def planned(self) -> int:
+        """Attempts of all requests prepared so far."""
+        return sum(state.planned for state in self.requests.values())
+
+    @property
+    def done(self) -> int:
+        """Attempts with a verdict, over all requests."""
+        return sum(state.done for state in self.requests.values())
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and money of every execution so far."""
+        return sum((state.usage for state in self.requests.values()), Usage())
+
+    def waiting(self) -> dict[str, int]:
+        """Attempts that wait, by the limit they wait for, most first."""
+        whole = self._waiting.get("")
+        parts = [whole] if whole is not None else list(self._waiting.values())
+        sums: dict[str, int] = {}
+        for part in parts:
+            for limit, n in part.items():
+                if n > 0:
+                    sums[limit] = sums.get(limit, 0) + n
+        return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+
+    def phases(self) -> dict[str, int]:
+        """Active attempts by phase, most first."""
+        sums: dict[str, int] = {}
+        for attempt in self.active.values():
+            sums[attempt.phase] = sums.get(attempt.phase, 0) + 1
+        return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+
+    # --- speed
+
+    def rate(self, now: float) -> float | None:
+        """Attempts finished per second over the last few hundred; None while nothing is finished."""
+        n = len(self._finishes)
+        begin = self._first_start
+        if n == _RATE_WINDOW:
+            n, begin = n - 1, self._finishes[0]
+        if not n or begin is None or now <= begin:
+            return None
+        return n / (now - begin)
+
+    def eta_seconds(self, now: float) -> float | None:
+        """Seconds until all that is planned is done, at the present rate; None while that is a guess."""
+        rate = self.rate(now)
+        if rate is None or len(self._finishes) < 3:
+            return None
+        return max(0, self.planned - self.done) / rate
+
+    def recent_retries(self, now: float, window_seconds: float = 60.0) -> dict[str, int]:
+        """Model calls tried again lately, by cause, most first."""
+        sums: dict[str, int] = {}
+        for at, code in reversed(self._retries):
+            if at < now - window_seconds:
+                break
+            sums[code] = sums.get(code, 0) + 1
+        return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+
+    # --- one method an event
+
+    @singledispatchmethod
+    def _take(self, event: events.Event) -> None:
+        """Events without a method change nothing."""
+
+    @_take.register
+    def _(self, event: events.RunPrepared) -> None:
+        state = self.request(event.request)
+        state.run_id, state.run_dir = event.run_id, event.run_dir
+        state.planned, state.reused, state.metric = event.planned, event.reused, event.metric
+        if event.reused_score is not None:
+            state.running_score.add_mean(event.reused_score, event.reused)
+
+    @_take.register
+    def _(self, event: events.AttemptStarted) -> None:
+        if self._first_start is None:
+            self._first_start = event.at
+        self.active[event.request, event.task, event.attempt] = ActiveAttempt(
+            request=event.request,
+            task=event.task,
+            attempt=event.attempt,
+            execution=event.execution,
+            started_at=event.at,
+            phase_started_at=event.at,
+        )
+
+    @_take.register
+    def _(self, event: events.PhaseStarted) -> None:
+        # A late phase of an attempt that is over must not bring it back: it would stay for ever.
+        attempt = self.active.get((event.request, event.task, event.attempt))
+        if attempt is not None:
+            if attempt.phase != event.phase:
+                attempt.phase_started_at = event.at
+            attempt.phase, attempt.detail = event.phase, event.detail
+
+    @_take.register
+    def _(self, event: events.ModelRetried) -> None:
+        self.model_retries += 1
+        self._retries.append((event.at, event.code))
+        attempt = self.active.get((event.request, event.task, event.attempt))
+        if attempt is not None:
+            attempt.model_retries += 1
+
+    @_take.register
+    def _(self, event: events.AttemptFinished) -> None:
+        self.active.pop((event.request, event.task, event.attempt), None)
+        state = self.request(event.request)
+        state.usage += event.usage
+        if event.verdict == "infra":
+            state.count_failure(event.code or "unknown", event.task, event.message or "")
+        if event.will_retry:
+            state.retried += 1
+            return
+        state.verdicts[event.verdict] += 1
+        self._finishes.append(event.at)
+        if event.score is not None and math.isfinite(event.score):
+            state.running_score.add(event.score)
+
+    @_take.register
+    def _(self, event: events.RequestFinished) -> None:
+        self.request(event.request).status = event.status
+        self._waiting.pop(event.request, None)
+
+    @_take.register
+    def _(self, event: events.LimitsChanged) -> None:
+        self._waiting[event.request] = event.waiting
+
+    @_take.register
+    def _(self, event: events.CleanupStarted) -> None:
+        if self.cleanup is None:
+            self.cleanup = event
+
+    @_take.register
+    def _(self, event: events.SandboxesLeft) -> None:
+        self.left = event.names
+
+    @_take.register
+    def _(self, event: events.SandboxKept) -> None:
+        self.n_kept += 1
+        if len(self.kept) < _MAX_KEPT:
+            self.kept.append(event)

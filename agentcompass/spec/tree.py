@@ -1,0 +1,190 @@
+"""Values as somebody wrote them: plain data in which every item knows where it came from.
+
+Files, SDK objects and arguments all become such trees; merging and checking need no other form.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from agentcompass.errors import did_you_mean
+from agentcompass.secrets import Secret
+from agentcompass.spec.problems import Problems, join_path
+
+MAX_DEPTH: Final = 50
+"""Levels of nesting that are accepted: far more than any setting needs, far less than the interpreter's stack."""
+
+
+@attrs.frozen(kw_only=True)
+class Origin:
+    """Where a value was written."""
+
+    layer: str
+    """What kind of source: `config file`, `defaults`, `request`, `argument`, ..."""
+    where: str
+    """`FILE:LINE:COLUMN` of the value, or the door it came in by; see `Problem.where`."""
+    path: str = ""
+    """Dotted path in its own document."""
+    key_where: str | None = None
+    """Position of its key, where that is known."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Written:
+    """A value with its origin. Immutable; the same value overridden is a new one that remembers the old."""
+
+    data: Any
+    """None, bool, int, float, str, `Secret`, a tuple of `Written`, or a dict of `Written` by key."""
+    origin: Origin
+    text: str | None = None
+    """What stood in the file, where a field of type string should have that: `3.10`, `0123`."""
+    is_secret: bool = False
+    """It came from a field or a variable whose name says secret."""
+    reference: str | None = None
+    """The form with `${NAME}` that may be stored instead of a secret."""
+    fault: str | None = None
+    """Why it cannot be used (an unset variable); a problem only where somebody does use it."""
+    resets: bool = False
+    """A mapping that follows an explicit null or another kind of value: what is below it does not shine through."""
+    overrode: Written | None = None
+    """The value that this one took the place of."""
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether it has keys."""
+        return isinstance(self.data, dict)
+
+    def get(self, key: str) -> Written | None:
+        """Return the item of a mapping; None if there is none, or this is no mapping."""
+        return self.data.get(key) if isinstance(self.data, dict) else None
+
+    def items(self) -> Iterator[tuple[str, Written]]:
+        """Iterate over a mapping; over nothing if this is none."""
+        yield from self.data.items() if isinstance(self.data, dict) else ()
+
+    def without(self, *keys: str) -> Written:
+        """Return a mapping without some keys; what is no mapping as it is."""
+        if not self.is_mapping:
+            return self
+        return attrs.evolve(self, data={k: v for k, v in self.items() if k not in keys})
+
+
+Key: TypeAlias = str | int
+
+
+def mapping(origin: Origin, items: Mapping[str, Written] | None = None) -> Written:
+    """Return a mapping node."""
+    return Written(data=dict(items or {}), origin=origin)
+
+
+def kind_of(data: object) -> str:
+    """Name a value's kind as a person would: `a mapping`, `a list`, `a string`, ..."""
+    data = data.data if isinstance(data, Written) else data
+    names: tuple[tuple[type | tuple[type, ...], str], ...] = (
+        (type(None), "null"),
+        (bool, "a boolean"),
+        (int, "an integer"),
+        (float, "a number"),
+        ((str, Secret), "a string"),
+        ((list, tuple), "a list"),
+        (dict, "a mapping"),
+    )
+    return next((name for types, name in names if isinstance(data, types)), type(data).__name__)
+
+
+def at(node: Written, keys: tuple[Key, ...]) -> tuple[Written, str]:
+    """Follow keys as far as they lead; return the node reached and the whole path, in its own document's words."""
+    for number, key in enumerate(keys):
+        below = node.data
+        is_item = isinstance(key, int) and isinstance(below, tuple) and key < len(below)
+        if not is_item and not (isinstance(below, dict) and key in below):
+            path = node.origin.path
+            for rest in keys[number:]:
+                path = join_path(path, rest)
+            return node, path
+        node = below[key]
+    return node, node.origin.path
+
+
+def report(problems: Problems, node: Written, sentence: str, *keys: Key) -> None:
+    """Add a problem about the value at `keys` below `node`."""
+    found, path = at(node, keys)
+    problems.add(found.origin.where, path, sentence)
+
+
+def report_unknown_keys(problems: Problems, node: Written, known: tuple[str, ...]) -> None:
+    """Add a problem, with the nearest known key, for each key of a mapping that is not known."""
+    for key, item in node.items():
+        if key not in known:
+            sentence = f"unknown key{did_you_mean(key, known)}"
+            problems.add(item.origin.key_where or item.origin.where, item.origin.path, sentence)
+
+
+def from_python(value: object, origin: Origin, problems: Problems) -> Written:
+    """Turn native objects into a tree.
+
+    Args:
+        value: JSON-like data; paths and enum members become text, attrs instances mappings of what is not None.
+        origin: Of the whole; items get longer paths.
+        problems: Gets what is not JSON-like: foreign objects, keys that are no strings, nesting without end.
+    """
+    return _convert(value, origin, problems, 0)
+
+
+def _convert(value: object, origin: Origin, problems: Problems, depth: int) -> Written:
+    if depth > MAX_DEPTH:
+        problems.add(origin.where, origin.path, f"nested more than {MAX_DEPTH} levels deep")
+        return Written(data=None, origin=origin)
+    if attrs.has(type(value)):
+        value = _given_fields(value)
+    if isinstance(value, Mapping):
+        return _convert_mapping(value, origin, problems, depth)
+    if isinstance(value, list | tuple):
+        items = tuple(
+            _convert(
+                item, attrs.evolve(origin, path=join_path(origin.path, i)), problems, depth + 1
+            )
+            for i, item in enumerate(value)
+        )
+        return Written(data=items, origin=origin)
+    data = _scalar(value)
+    if not isinstance(data, bool | int | float | str | Secret | None):
+        problems.add(origin.where, origin.path, f"must be a plain value, not {_name(value)}")
+        data = None
+    return Written(data=data, origin=origin)
+
+
+def _convert_mapping(
+    value: Mapping[Any, object], origin: Origin, problems: Problems, depth: int
+) -> Written:
+    items = {}
+    for key, item in value.items():
+        if isinstance(key, str) and key:
+            where = attrs.evolve(origin, path=join_path(origin.path, key))
+            items[key] = _convert(item, where, problems, depth + 1)
+        else:
+            problems.add(
+                origin.where, origin.path, f"keys must be non-empty strings, not {key!r:.40}"
+            )
+    return Written(data=items, origin=origin)
+
+
+def _scalar(value: object) -> object:
+    if isinstance(value, enum.Enum):
+        return value.value
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def _name(value: object) -> str:
+    return f"an object of {type(value).__module__}.{type(value).__qualname__}"
+
+
+def _given_fields(instance: Any) -> dict[str, object]:
+    """The fields of a section class that were given: None means not given."""
+    values = {field.name: getattr(instance, field.name) for field in attrs.fields(type(instance))}
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,122 @@
+"""The append-only files of a run: the journal, which must not lose a line, and the events, which may."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import final
+
+from agentcompass.errors import StoreError
+from agentcompass.records import JSON
+from agentcompass.store import jsonl
+from agentcompass.store.files import append_all, explained, open_append, store_error
+
+_log = logging.getLogger("agentcompass.store")
+
+
+@final
+class Journal:
+    """`attempts.jsonl`, open for appending. After the first failure it takes no more lines.
+
+    Used by one thread.
+
+    Args:
+        path: Must not exist yet.
+
+    Raises:
+        StoreError: It exists, or cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._failure: StoreError | None = None
+        self._durable = 0
+        try:
+            self._descriptor = open_append(path, exclusive=True)
+        except FileExistsError:
+            raise StoreError(
+                f"{path.parent} already holds a run", hint="Choose another run id."
+            ) from None
+        except OSError as error:
+            raise store_error("create", path, error) from error
+
+    def append(self, line: bytes) -> None:
+        """Write a line; it is durable after the next `commit`.
+
+        Raises:
+            StoreError: It is not written, and nothing of it is left in the file.
+        """
+        if self._failure is None:
+            try:
+                append_all(self._descriptor, line)
+            except OSError as error:
+                self._failure = store_error("write", self.path, error)
+        self._raise_failure()
+
+    def commit(self) -> None:
+        """Make all lines durable.
+
+        Raises:
+            StoreError: Those since the last commit may be lost; they are cut off, so that what was announced as
+                failed is not found later.
+        """
+        try:
+            os.fsync(self._descriptor)
+            self._durable = os.lseek(self._descriptor, 0, os.SEEK_END)
+        except OSError as error:
+            self._failure = store_error("write", self.path, error)
+            with explained("cut", self.path):
+                os.ftruncate(self._descriptor, self._durable)
+            self._raise_failure()
+
+    def close(self) -> None:
+        """Close the file; appending fails from now on."""
+        if self._failure is None:
+            self._failure = StoreError(f"{self.path} is closed")
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            # A new one each time: a raised exception collects tracebacks.
+            raise StoreError(self._failure.message, hint=self._failure.hint)
+
+
+@final
+class EventLog:
+    """`events.jsonl`: written in batches, not synced, and given up at the first failure, which is logged once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._buffer: list[bytes] = []
+        self._is_broken = False
+
+    def append(self, event: Mapping[str, JSON], scrub: jsonl.Scrub) -> None:
+        """Keep an event for the next commit."""
+        if self._is_broken:
+            return
+        try:
+            self._buffer.append(jsonl.encode(event, scrub))
+        except jsonl.NotJSONError as error:
+            self._give_up(f"an event is not JSON at {error}")
+
+    def commit(self) -> None:
+        """Write what was kept."""
+        data, self._buffer = b"".join(self._buffer), []
+        if not data:
+            return
+        try:
+            descriptor = open_append(self._path)
+            try:
+                append_all(descriptor, data)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self._give_up(store_error("write", self._path, error).message)
+
+    def _give_up(self, reason: str) -> None:
+        self._is_broken = True
+        _log.warning("no more progress events are recorded: %s", reason)

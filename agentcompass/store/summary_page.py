@@ -1,0 +1,235 @@
+"""`summary.md`: what a person wants to see first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from agentcompass.metrics.scores import Score
+from agentcompass.store.markdown import block, code, escape, table
+from agentcompass.store.report import Report
+
+MAX_ROWS: Final = 50
+"""Causes of failure, categories and the like that are listed; the rest is counted."""
+
+
+def summary_page(report: Report) -> str:
+    """Return a report as Markdown. No text of agents, tasks or components can change its structure."""
+    parts = [
+        _headline(report),
+        _scores(report),
+        _pass_rates(report),
+        _counts(report),
+        _failures(report),
+        _stopped(report),
+        _categories(report),
+        _cost(report),
+        _files(report),
+        _finish(report),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _headline(report: Report) -> str:
+    score, info = report.primary_score, report.info
+    lines = [
+        f"# {escape(info.name)}: {escape(report.plan.primary.name)} {_with_interval(score)}",
+        "",
+        f"- Status: **{report.status}**{f' ({escape(info.error, 500)})' if info.error else ''}",
+        f"- Coverage: {report.coverage:.1%} ({_coverage_words(report)}; {report.plan.min_coverage:.0%} asked for)",
+        f"- Run: {code(info.run_id)}, started {escape(info.started_at)}",
+    ]
+    if report.coverage < 1 and score.bounds is not None:
+        worst, best = score.bounds
+        lines.append(
+            f"- With everything that is missing at its worst {_number(worst)}, at its best {_number(best)}"
+        )
+    if info.reused_from:
+        lines.append(
+            f"- {report.reused} attempts were taken over from run {code(info.reused_from)}"
+        )
+    if report.corrupt_lines:
+        lines.append(
+            f"- **{len(report.corrupt_lines)} lines of the journal cannot be read** and count as missing"
+        )
+    return "\n".join(lines)
+
+
+def _coverage_words(report: Report) -> str:
+    counts = report.board.counts
+    if report.plan.attempt_strategy == "pass":
+        return f"{counts.resolved} of {counts.tasks} tasks resolved"
+    return f"{counts.graded} of {counts.planned} attempts graded"
+
+
+def _scores(report: Report) -> str:
+    rows = [
+        [
+            code(name),
+            _number(score.value),
+            _interval(score),
+            _number(score.stderr),
+            _number(score.graded_value),
+        ]
+        for name, score in report.board.scores.items()
+    ]
+    header = ["metric", "value", "95 % interval", "std. error", "graded only"]
+    return f"## Scores\n\n{table(header, rows)}"
+
+
+def _pass_rates(report: Report) -> str:
+    rated = {name: score for name, score in report.board.scores.items() if score.pass_at_k}
+    if not rated:
+        return ""
+    shown = _some_of(report.plan.k)
+    header = ["metric", "avg@k", *(f"pass@{j}" for j in shown), f"pass^{report.plan.k}"]
+    rows = [
+        [
+            code(name),
+            _number(score.avg_at_k),
+            *(_number(score.pass_at_k.get(j)) for j in shown),
+            _number(score.pass_hat_k),
+        ]
+        for name, score in rated.items()
+    ]
+    words = f"{report.plan.k} attempts a task, strategy `{report.plan.attempt_strategy}`."
+    return f"## Attempts per task\n\n{words}\n\n{table(header, rows)}"
+
+
+def _some_of(k: int) -> list[int]:
+    """1, 2, 4, 8, ... and k itself: a table that fits on a page."""
+    powers = [1 << n for n in range(k.bit_length())]
+    return powers if powers[-1] == k else [*powers, k]
+
+
+def _counts(report: Report) -> str:
+    counts = report.board.counts
+    header = ["planned", "graded", "infra", "cancelled", "skipped"]
+    row = [counts.planned, counts.graded, counts.infra, counts.cancelled, counts.skipped]
+    text = f"## Attempts\n\n{table(header, [[str(n) for n in row]])}"
+    if counts.not_needed:
+        text += f"\n\n{counts.not_needed} of the skipped ones were not needed: their task had succeeded."
+    return text
+
+
+def _failures(report: Report) -> str:
+    if not report.failures:
+        return ""
+    rows = [
+        [
+            str(group.count),
+            group.verdict,
+            group.phase or "-",
+            code(group.code),
+            f"{code(group.task_id)} / {group.attempt}",
+            escape(group.message),
+        ]
+        for group in report.failures[:MAX_ROWS]
+    ]
+    header = ["attempts", "verdict", "phase", "cause", "example", "message"]
+    return f"## Without a score\n\n{table(header, rows)}{_rest(len(report.failures))}"
+
+
+def _stopped(report: Report) -> str:
+    if not report.stopped_by:
+        return ""
+    items = list(report.stopped_by.items())[:MAX_ROWS]
+    rows = [[escape(cause, 60), str(count)] for cause, count in items]
+    text = table(["stopped by", "graded attempts"], rows)
+    return (
+        f"## Stopped early, and graded on what was there\n\n{text}{_rest(len(report.stopped_by))}"
+    )
+
+
+def _categories(report: Report) -> str:
+    categories = report.board.categories
+    if not categories:
+        return ""
+    primary = report.plan.primary.name
+    rows = [
+        [
+            escape(name, 80),
+            str(board.counts.tasks),
+            _number(board.scores[primary].value),
+            _interval(board.scores[primary]),
+            f"{board.coverage:.1%}",
+        ]
+        for name, board in list(categories.items())[:MAX_ROWS]
+    ]
+    header = ["category", "tasks", escape(primary), "95 % interval", "coverage"]
+    return f"## By category\n\n{table(header, rows)}{_rest(len(categories))}"
+
+
+def _cost(report: Report) -> str:
+    return "## Cost\n\n" + "\n".join(f"- {line}" for line in _cost_lines(report))
+
+
+def _cost_lines(report: Report) -> Iterator[str]:
+    usage = report.usage
+    yield (
+        f"Tokens: {usage.total_tokens:,} = {usage.input_tokens:,} in ({usage.cached_tokens:,} cached)"
+        f" + {usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning), {usage.calls:,} calls"
+    )
+    if usage.unmetered_calls:
+        yield f"{usage.unmetered_calls:,} calls reported no usage: their tokens are not in these sums"
+    cost = "unknown" if usage.cost_usd is None else f"{usage.cost_usd:,.4f} US dollars"
+    yield f"Price: {cost}"
+    if report.reused:
+        yield f"Of these, {report.reused_usage.total_tokens:,} tokens had been paid for by an earlier run"
+    elapsed = report.elapsed_seconds
+    wall = "not over" if elapsed is None else _duration(elapsed)
+    yield (
+        f"Time: {wall} on the clock, {_duration(report.execution_seconds)} over all"
+        f" {report.executions + report.reused:,} executions"
+    )
+
+
+def _files(report: Report) -> str:
+    paths = report.paths
+    known = [
+        (paths.journal_file, "every execution, a line each"),
+        (paths.metrics_file, "these numbers for programs"),
+        (paths.run_file, "what was asked, with all versions"),
+        (paths.tasks_dir, "trajectories and artifacts by task"),
+        (paths.log_file, "log"),
+    ]
+    lines = [f"- {code(path.name)}: {words}" for path, words in known]
+    return f"## Files\n\nIn {code(str(paths.run_dir), 4096)}:\n\n" + "\n".join(lines)
+
+
+def _finish(report: Report) -> str:
+    if report.coverage >= 1 or report.status == "running":
+        return ""
+    return (
+        "## Finish what is missing\n\n"
+        "Executes what has no score and takes over the rest; secrets come from the environment again.\n\n"
+        + block(report.finish_command)
+    )
+
+
+def _rest(total: int) -> str:
+    return f"\n\n... and {total - MAX_ROWS} more." if total > MAX_ROWS else ""
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _interval(score: Score) -> str:
+    if score.ci95 is None:
+        return "-"
+    return f"{score.ci95[0]:.4f} to {score.ci95[1]:.4f}"
+
+
+def _with_interval(score: Score) -> str:
+    if score.value is None:
+        return "not available"
+    return _number(score.value) + (f" ({_interval(score)})" if score.ci95 else "")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(max(0.0, seconds), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest:.0f} s" if minutes else f"{rest:.1f} s"

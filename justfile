@@ -1,0 +1,41 @@
+# The tools of .venv-test, or else those on the PATH.
+export PATH := justfile_directory() / ".venv-test/bin:" + env("PATH")
+
+# all checks, then all tests
+default: check test
+
+# list the recipes
+help:
+    @just --list --unsorted
+
+# format the code, and fix what can be fixed
+fmt:
+    ruff format .
+    ruff check --fix .
+
+# formatting, lint, types, import floors
+check:
+    ruff format --check .
+    ruff check .
+    mypy
+    lint-imports
+
+# run the tests: just test -k cancel
+test *args:
+    python -m pytest {{ args }}
+
+# tests with coverage, child processes included
+cov:
+    coverage erase
+    coverage run -m pytest
+    coverage combine --quiet
+    coverage report
+
+# measure speed: just bench NAME
+bench *args:
+    python -m benchmarks {{ args }}
+
+# build the wheel into dist/
+wheel:
+    python -m pip wheel --quiet --no-deps --wheel-dir dist .
+    python -m zipfile --list dist/agentcompass-*.whl

@@ -1,0 +1,208 @@
+"""Connections: a stack of idle ones, and nothing shared."""
+
+import http.server
+import shutil
+import ssl
+import subprocess
+import threading
+
+import httpx
+import pytest
+import trio
+from support.endpoint import BIG_SIZE, FakeEndpoint, chat, no_answer
+
+from agentcompass.net import lanes
+from agentcompass.net.lanes import StackTransport, ssl_context
+
+
+async def ask(transport, url, body=b"{}"):
+    request = httpx.Request("POST", url, content=body)
+    response = await transport.handle_async_request(request)
+    try:
+        return await response.aread()
+    finally:
+        await response.aclose()
+
+
+@pytest.fixture
+async def transport():
+    opened = StackTransport()
+    yield opened
+    await opened.aclose()
+
+
+async def test_one_connection_serves_one_request_after_another(transport):
+    with FakeEndpoint(chat("x")) as endpoint:
+        for _ in range(5):
+            assert b'"x"' in await ask(transport, endpoint.url)
+        assert endpoint.n_connections == 1
+
+
+async def ask_together(transport, endpoint, gate, count):
+    """Make requests that are all in flight at one time."""
+    n_before = len(endpoint.requests)
+    gate.clear()
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(ask, transport, endpoint.url)
+        await trio.to_thread.run_sync(endpoint.wait_for_requests, n_before + count)
+        gate.set()
+
+
+async def test_requests_at_once_have_a_connection_each_and_use_it_again(transport):
+    gate = threading.Event()
+    with FakeEndpoint(chat("x").but(gate=gate)) as endpoint:
+        for _ in range(3):
+            await ask_together(transport, endpoint, gate, 20)
+        assert endpoint.n_connections == endpoint.peak_in_flight == transport.n_idle == 20
+
+
+async def test_connections_that_are_not_needed_any_more_grow_old_and_go(transport, monkeypatch):
+    monkeypatch.setattr(lanes, "IDLE_EXPIRY_SECONDS", 0.05)
+    gate = threading.Event()
+    with FakeEndpoint(chat("x").but(gate=gate)) as endpoint:
+        await ask_together(transport, endpoint, gate, 5)
+        for _ in range(10):
+            await trio.sleep(0.02)
+            await ask(transport, endpoint.url)
+        assert transport.n_idle == 1
+        await trio.to_thread.run_sync(endpoint.wait_for_open_connections, 1)
+
+
+async def test_a_connection_closed_by_the_server_is_replaced_in_silence(transport):
+    with FakeEndpoint(chat("x")) as endpoint:
+        await ask(transport, endpoint.url)
+        endpoint.close_idle_connections()
+        await trio.to_thread.run_sync(endpoint.wait_for_open_connections, 0)
+        await ask(transport, endpoint.url)
+        assert endpoint.n_connections == len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize("then", ["close", "reset"])
+async def test_a_used_connection_that_dies_without_a_byte_is_replaced_once(transport, then):
+    with FakeEndpoint([chat("x"), no_answer(then), chat("y")]) as endpoint:
+        await ask(transport, endpoint.url)
+        assert b'"y"' in await ask(transport, endpoint.url)
+        assert [seen.connection for seen in endpoint.requests] == [0, 0, 1]
+
+
+async def test_a_new_connection_that_dies_without_a_byte_is_an_error(transport):
+    with FakeEndpoint(no_answer("close")) as endpoint:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await ask(transport, endpoint.url)
+        assert len(endpoint.requests) == 1
+
+
+async def test_a_used_connection_that_dies_within_the_head_is_an_error(transport):
+    with FakeEndpoint([chat("x"), chat("y").but(send_bytes=10, then="close")]) as endpoint:
+        await ask(transport, endpoint.url)
+        with pytest.raises(httpx.RemoteProtocolError):
+            await ask(transport, endpoint.url)
+        assert len(endpoint.requests) == 2
+
+
+async def test_a_body_that_breaks_is_an_error_and_its_connection_is_gone(transport):
+    with FakeEndpoint(chat("x" * 1000).but(send_bytes=500, then="reset")) as endpoint:
+        with pytest.raises(httpx.TransportError):
+            await ask(transport, endpoint.url)
+        assert transport.n_idle == 0
+
+
+async def test_nobody_listening_is_a_connect_error(transport):
+    with FakeEndpoint() as endpoint:
+        url = endpoint.url
+    with pytest.raises(httpx.ConnectError):
+        await ask(transport, url)
+
+
+@pytest.mark.parametrize("host", ["a" * 80 + ".invalid", "no-such-host.invalid"])
+async def test_an_impossible_host_is_a_connect_error(transport, host):
+    with pytest.raises(httpx.ConnectError):
+        await ask(transport, f"http://{host}:1/")
+
+
+async def test_cancelled_requests_leave_no_connection_and_do_not_disturb_others(transport):
+    with FakeEndpoint(
+        lambda seen: no_answer("stall") if seen.target == "/stall" else chat("x")
+    ) as endpoint:
+        with trio.move_on_after(10) as scope:
+            async with trio.open_nursery() as nursery:
+                for _ in range(50):
+                    nursery.start_soon(ask, transport, endpoint.url + "/stall")
+                await trio.to_thread.run_sync(endpoint.wait_for_requests, 50)
+                scope.cancel()
+        await trio.to_thread.run_sync(endpoint.wait_for_open_connections, 0)
+        assert transport.n_idle == 0
+        for _ in range(3):
+            await ask(transport, endpoint.url)
+        assert transport.n_idle == 1
+
+
+async def test_a_request_cancelled_in_the_middle_of_a_body_closes_its_connection(transport):
+    with FakeEndpoint(chat("x" * 1000).but(send_bytes=500, then="stall")) as endpoint:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, transport, endpoint.url)
+                await trio.to_thread.run_sync(endpoint.wait_for_requests, 1)
+                scope.cancel()
+        await trio.to_thread.run_sync(endpoint.wait_for_open_connections, 0)
+
+
+async def test_a_large_answer_and_a_large_request_pass(transport):
+    with FakeEndpoint(lambda seen: chat("x" * len(seen.body))) as endpoint:
+        assert len(await ask(transport, endpoint.url, b"y" * BIG_SIZE)) > BIG_SIZE
+
+
+async def test_closing_closes_idle_connections():
+    transport = StackTransport()
+    with FakeEndpoint(chat("x")) as endpoint:
+        await ask(transport, endpoint.url)
+        await transport.aclose()
+        await trio.to_thread.run_sync(endpoint.wait_for_open_connections, 0)
+
+
+async def test_a_connection_in_use_while_closing_is_closed_when_it_comes_back():
+    transport, gate = StackTransport(), threading.Event()
+    with FakeEndpoint(chat("x").but(gate=gate)) as endpoint:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, transport, endpoint.url)
+            await trio.to_thread.run_sync(endpoint.wait_for_requests, 1)
+            await transport.aclose()
+            gate.set()
+        assert transport.n_idle == 0
+        await trio.to_thread.run_sync(endpoint.wait_for_open_connections, 0)
+
+
+async def test_256_requests_at_once(transport):
+    gate = threading.Event()
+    with FakeEndpoint(chat("x").but(gate=gate)) as endpoint:
+        await ask_together(transport, endpoint, gate, 256)
+        assert endpoint.n_connections == endpoint.peak_in_flight == 256
+
+
+def test_tls_is_verified_with_one_context_for_all():
+    assert ssl_context() is ssl_context()
+    assert ssl_context().verify_mode is ssl.CERT_REQUIRED
+    assert ssl_context().check_hostname
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+async def test_a_certificate_of_nobody_is_refused(transport, tmp_path):
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 9 -subj /CN=localhost"
+    subprocess.run(make.split(), cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler, False)
+    server.handle_error = lambda *_: None
+    server.server_bind()
+    server.server_activate()
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        with pytest.raises(httpx.ConnectError, match="certificate"):
+            await ask(transport, f"https://localhost:{server.server_port}/")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

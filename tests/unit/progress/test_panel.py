@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from rich.cells import cell_len
+from support.scripted_run import START, failed, finished, phase, prepared, request_finished, started
+
+from agentcompass.progress import events, text
+from agentcompass.progress.panel import Panel
+from agentcompass.progress.tracker import Tracker
+from agentcompass.records import Usage
+from agentcompass.secrets import Scrubber
+
+
+def frame(*what, columns=80, rows=24, now=START + 100, encoding="utf-8", environ=None):
+    scrubber = Scrubber()
+    scrubber.register("sk-verysecret")
+    tracker = Tracker()
+    for event in what:
+        tracker.apply(event)
+    clean = text.cleaner(scrubber.scrub)
+    panel = Panel("model_bench_harness", clean, encoding, environ or {"TERM": "xterm-256color"})
+    return panel.render(panel.compose(tracker, now, columns, rows))
+
+
+def plain(lines):
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+
+
+MANY = [
+    prepared(planned=500),
+    *(started(f"task-{n}", at=START + n / 100) for n in range(300)),
+    *(phase(f"task-{n}", "run" if n % 3 else "evaluate", at=START + n / 10) for n in range(300)),
+    *(finished(f"task-{n}", at=START + n, usage=Usage(calls=1, input_tokens=900)) for n in range(40)),
+    failed("task-40", at=START + 41),
+]
+
+
+def test_a_frame_says_all_that_matters():
+    lines = plain(
+        frame(
+            *MANY,
+            events.LimitsChanged(at=START, request="demo", running=9, waiting={"provider:docker": 4}),
+        )
+    )
+    assert lines[0] == "model_bench_harness  1m 40s"
+    assert lines[1].endswith(" 41/500   8%")
+    assert "accuracy 1.000 [0.912, 1.000] \u00b7 40 graded, 1 infra" in lines[2]
+    assert "24.6/min \u00b7 18m 39s left \u00b7 36k tokens, $0.00" in lines[3]
+    assert lines[4] == "waiting for provider:docker 4"
+    assert lines[5] == "259 active: run 173 \u00b7 evaluate 86"
+    assert lines[6].split() == ["task-41", "run", "1m", "35s"]
+
+
+@pytest.mark.parametrize("columns", [1, 10, 39, 80, 300])
+@pytest.mark.parametrize("rows", [1, 2, 5, 24, 100])
+def test_a_frame_fits_every_terminal(columns, rows):
+    lines = plain(frame(*MANY, columns=columns, rows=rows))
+    assert len(lines) <= max(1, rows - 1)
+    assert all(cell_len(line) <= max(1, columns - 1) for line in lines)
+
+
+def test_names_from_outside_are_made_harmless():
+    lines = plain(frame(prepared(), started("\x1b[2J\u65e5\u672c sk-verysecret\nx", at=START)))
+    assert lines[-1].split()[:3] == ["\u65e5\u672c", "[secret]", "x"]
+
+
+def test_an_ascii_terminal_gets_ascii():
+    for line in frame(*MANY, encoding="ascii", columns=40):
+        line.encode("ascii")
+
+
+def test_no_color_means_no_colour():
+    coloured = "".join(frame(*MANY))
+    bare = "".join(frame(*MANY, environ={"TERM": "xterm-256color", "NO_COLOR": "1"}))
+    assert re.search(r"\x1b\[[0-9;]*3[0-7]", coloured)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", bare)
+
+
+def test_running_requests_come_before_finished_ones():
+    lines = plain(
+        frame(
+            prepared(request="first", planned=1),
+            prepared(request="second", planned=1),
+            request_finished(request="first"),
+        )
+    )
+    assert lines[1].startswith("all requests ")
+    assert lines[2].startswith("second ")
+    assert lines[4].startswith("first ")
+    assert lines[5].endswith("completed")
+
+
+def test_requests_beyond_the_room_are_counted():
+    lines = plain(frame(*(prepared(request=f"r{n}") for n in range(50)), rows=20))
+    assert any(re.fullmatch(r"  and \d+ more requests", line) for line in lines)
+
+
+def test_cleanup_counts_its_grace_down():
+    notice = events.CleanupStarted(at=START, reason="sigint", sandboxes=12, grace_seconds=30)
+    line = plain(frame(notice, now=START + 9))[1]
+    assert line.startswith("cleaning up (sigint): 12 sandboxes, 21 s left")
+
+
+def test_composing_a_frame_of_a_thousand_attempts_is_quick():
+    tracker = Tracker()
+    for n in range(1000):
+        tracker.apply(started(f"task-{n}"))
+    panel = Panel("t", text.cleaner(Scrubber().scrub), "utf-8", {})
+    panel.compose(tracker, START, 80, 24)
+    best = min(_seconds(lambda: panel.compose(tracker, START, 80, 24)) for _ in range(5))
+    assert best < 0.05
+
+
+def _seconds(call):
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin

@@ -1,0 +1,148 @@
+"""References to variables, and which values are secret."""
+
+import pytest
+
+from agentcompass.secrets import Secret
+from agentcompass.spec.problems import Problems
+from agentcompass.spec.references import References, escape, is_secret_name, without_userinfo
+from agentcompass.spec.tree import Origin, from_python
+from agentcompass.spec.yaml import load_text
+
+
+def _follow(value, **environ):
+    problems = Problems()
+    node = from_python({"value": value}, Origin(layer="x", where="x"), problems)
+    assert not len(problems)
+    references = References(environ)
+    return references.follow(node).get("value"), references
+
+
+def _field(key, value, **environ):
+    """A value under a key, and what was collected."""
+    node, references = _follow({key: value}, **environ)
+    return node.get(key), {s.reveal(): s.written for s in references.secrets}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("${A}", "one"),
+        ("x${A}y${B}z", "xoneytwoz"),
+        ("${NONE:-default}", "default"),
+        ("${NONE:-}", ""),
+        ("${EMPTY:-default}", "default"),
+        ("${EMPTY}", ""),
+        ("${A:-default}", "one"),
+        ("${NONE:-http://h:1/v1}", "http://h:1/v1"),
+        ("$${A}", "${A}"),
+        ("$$${A}", "$${A}"),
+        ("$A and $", "$A and $"),
+        ("no reference", "no reference"),
+        ("${LOOP}", "${LOOP}"),
+        ("${NEST}", "${A}"),
+    ],
+)
+def test_references_are_followed_once(text, value):
+    node, _ = _follow(text, A="one", B="two", EMPTY="", LOOP="${LOOP}", NEST="${A}")
+    assert (node.data, node.fault) == (value, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("${NONE}", "the environment variable 'NONE' is not set"),
+        ("a${A}b${NONE}", "'NONE' is not set"),
+        ("${A:default}", "write ${NAME}"),
+        ("${}", "write ${NAME}"),
+        ("${1A}", "write ${NAME}"),
+        ("${A", "write ${NAME}"),
+        ("${A-b}", "write ${NAME}"),
+    ],
+)
+def test_what_cannot_be_followed_is_a_fault_of_the_value(text, words):
+    node, _ = _follow(text, A="one")
+    assert words in node.fault
+
+
+def test_escaping_is_undone_by_following():
+    text = "a ${B} $${C}"
+    assert _follow(escape(text))[0].data == text
+
+
+def test_lists_and_mappings_are_followed_to_their_leaves():
+    node, _ = _follow([{"a": ["${A}"]}], A="one")
+    assert node.data[0].get("a").data[0].data == "one"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["api_key", "API_KEY", "OPENAI_API_KEY", "apiKey", "X-Api-Key", "hf_token", "token", "password",
+     "db_password", "client_secret", "secret", "Authorization", "aws_secret_access_key", "some_key"],
+)  # fmt: skip
+def test_names_that_say_secret(name):
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["max_tokens", "max_token", "max_output_tokens", "sort_key", "eos_token", "stop_token", "answer_key",
+     "key", "keys", "tokenizer", "monkey", "public_key", "keyboard", "model", "secretary", ""],
+)  # fmt: skip
+def test_names_that_only_look_so(name):
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "collected"),
+    [
+        ("api_key", "sk-clear", {"sk-clear": "[secret]"}),
+        ("api_key", "${K}", {"sk-env": "${K}"}),
+        ("api_key", "${NONE:-sk-default}", {"sk-default": "${NONE}"}),
+        ("header", "Bearer ${MY_TOKEN}", {"tok": "${MY_TOKEN}"}),
+        ("authorization", "Bearer ${K}", {"Bearer sk-env": "Bearer ${K}"}),
+        ("api_key", "sk-part${K}", {"sk-partsk-env": "[secret]${K}"}),
+        ("api_key", "", {}),
+        ("max_tokens", "123456", {}),
+        ("sort_key", "created_at", {}),
+        ("url", "http://user:pass%21word@h/", {"pass%21word": "[secret]", "pass!word": "[secret]"}),
+        ("url", "see https://ghp_token@github.com/x", {"ghp_token": "[secret]"}),
+        ("url", "http://h/a@b", {}),
+        ("text", "${K}", {}),
+        ("passwords", ["one111", "two222"], {"one111": "[secret]", "two222": "[secret]"}),
+        ("secret", {"inner": "deep12"}, {"deep12": "[secret]"}),
+    ],
+)
+def test_secrets_are_collected_with_what_may_be_written_for_them(key, value, collected):
+    _, found = _field(key, value, K="sk-env", MY_TOKEN="tok")
+    for secret, written in collected.items():
+        if written is not None:
+            assert found[secret] == written
+    assert set(found) == {secret for secret, written in collected.items() if written is not None}
+
+
+def test_a_value_known_by_reference_keeps_it_when_it_comes_in_clear_too():
+    references = References({"K": "sk-env12"})
+    problems = Problems()
+    tree = from_python({"api_key": "${K}", "b_key": "sk-env12"}, Origin(layer="", where=""), problems)
+    references.follow(tree)
+    assert [secret.written for secret in references.secrets] == ["${K}"]
+
+
+def test_secret_objects_pass_and_are_collected():
+    secret = Secret("abcdef", "${X}")
+    node, found = _field("anything", secret)
+    assert node.data is secret
+    assert node.is_secret
+    assert found == {"abcdef": "${X}"}
+
+
+def test_numbers_are_secret_only_where_nothing_else_can_be_meant():
+    node = load_text("password: 123456\ncontext_token: 131072\napi_key: 0123\n", "f", "x", Problems())
+    references = References({})
+    references.follow(node)
+    assert {secret.reveal() for secret in references.secrets} == {"123456", "0123"}
+
+
+def test_userinfo_is_masked_in_every_url_of_a_text():
+    text = "http://u:p@a/ and https://tok@b:1/x?y=@z, mail a@b"
+    assert without_userinfo(text) == "http://[secret]@a/ and https://[secret]@b:1/x?y=@z, mail a@b"
