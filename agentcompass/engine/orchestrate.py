@@ -199,16 +199,16 @@ class _Run:
 
     def _conclude(self, outcome: RequestOutcome) -> None:
         self.outcomes[outcome.name] = outcome
-        metrics = (outcome.result or {}).get("metrics", {})
-        primary = metrics.get("primary") or {}
+        summary = outcome.result["summary"] if outcome.result is not None else {}
+        ci95 = summary.get("ci95")
         self.emit(
             RequestFinished(
                 at=wall_clock(),
                 request=outcome.name,
                 status=outcome.status,
-                score=primary.get("value"),
-                ci95=tuple(primary["ci95"]) if primary.get("ci95") else None,
-                coverage=metrics.get("coverage", 0.0),
+                score=summary.get("score"),
+                ci95=(ci95[0], ci95[1]) if ci95 else None,
+                coverage=summary.get("coverage", 0.0),
                 error=outcome.error,
                 run_dir=outcome.paths.get("run_dir"),
             )

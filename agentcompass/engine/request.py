@@ -25,7 +25,7 @@ from agentcompass.progress.events import AttemptFinished, AttemptStarted
 from agentcompass.progress.logs import current_request
 from agentcompass.records import ExecutionRecord, Lease, Metric, RequestOutcome, RequestStatus
 from agentcompass.store.run import RunInfo
-from agentcompass.store.summary import result_dict, summarize
+from agentcompass.store.summary import result_dict, summarize, write_report
 
 _log = logging.getLogger("agentcompass.engine")
 
@@ -148,8 +148,10 @@ class RequestRun:
                 error=str(error) if error is not None else None,
             )
             store.update(self.info)
-            summarize(store.paths.run_dir)
-            return outcome(request.name, status, error, result_dict(store.paths.run_dir))
+            report = report.concluded(self.info)
+            write_report(report)
+            result = result_dict(store.paths.run_dir, report)
+            return outcome(request.name, status, error, result)
         except Exception as failure:  # noqa: BLE001  # whatever it is, hours of records are on disk and can be summed up later
             _log.exception("summing up failed")
             why = str(store_error or failure)

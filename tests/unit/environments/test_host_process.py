@@ -263,7 +263,7 @@ async def test_a_terminal_is_a_real_one(tmp_path):
 
 
 async def test_an_interrupt_typed_on_a_terminal_reaches_the_program(tmp_path):
-    argv = ["sh", "-c", "echo ready; sleep 60"]
+    argv = ["sh", "-c", "echo ready; exec sleep 60"]
     async with sandbox(tmp_path) as session, session.process(argv, tty=True) as program:
         assert b"ready" in await program.receive()
         await program.send(b"\x03")
