@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from support.scripts import ENVIRONMENT
 
 from agentcompass.options import LaunchOptions
 from agentcompass.plan.resolve import resolve_launch
+from support.scripts import ENVIRONMENT
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(

@@ -48,13 +48,7 @@ def build() -> App:
     )
     for position, (name, place, line) in enumerate(COMMANDS):
         notes = {"help_epilogue": _RUN_NOTES} if name == "run" else {}
-        app.command(
-            f"agentcompass.cli.{place}",
-            name=name,
-            help=line,
-            sort_key=position,
-            help_epilogue=notes,
-        )
+        app.command(f"agentcompass.cli.{place}", name=name, help=line, sort_key=position, **notes)
     return app
 
 
@@ -65,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
         arguments: Without the program's name.
 
     Returns:
-        The exit code of SPEC section 11; nothing that was expected raises.
+        The exit code, one of those that docs/cli.md lists.
     """
     context = errors.Context.of(arguments)
     try:
@@ -77,6 +71,10 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         Emitter().forget_stdout()
         return 1
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is not None:
+            return errors.INTERRUPTED
+        return errors.report(group, context, sys.stderr)
     except Exception as error:  # noqa: BLE001  # the last line of defence: a person gets a sentence, not a traceback
         return errors.report(error, context, sys.stderr)
     return result if isinstance(result, int) else 0

@@ -100,20 +100,19 @@ def close(
 
 
 def _found(directory: Path | None, context: Context) -> list[Found]:
-    from agentcompass.errors import PreflightError  # noqa: PLC0415  # not needed for --help
+    from agentcompass.errors import ConfigurationError  # noqa: PLC0415  # not needed for --help
     from agentcompass.store.identity import is_alive  # noqa: PLC0415  # as above
     from agentcompass.store.leases import LeaseBook, find_leases  # noqa: PLC0415  # as above
 
-    root = directory or _results_dir()
-    if not root.is_dir():
-        raise PreflightError(f"there is no directory {str(root)!r}", hint="Name a results root.")
+    if directory is not None and not directory.is_dir():
+        raise ConfigurationError(f"there is no directory {str(directory)!r}")
 
     def corrupt(path: Path, reason: str) -> None:
         errors.tell(f"warning: lease {path} cannot be read: {reason}", context, sys.stderr)
 
     return [
         Found(LeaseBook(path.parent), lease, is_alive(lease.owner))
-        for path, lease in find_leases(root, corrupt)
+        for path, lease in find_leases(directory or _results_dir(), corrupt)
     ]
 
 

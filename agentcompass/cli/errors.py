@@ -49,7 +49,7 @@ class Context:
         return self.scrubber.scrub(printable(text, multiline=True))
 
 
-def report(error: Exception, context: Context, stream: TextIO) -> int:
+def report(error: BaseException, context: Context, stream: TextIO) -> int:
     """Tell a person about an error and return the exit code.
 
     Args:
@@ -82,7 +82,7 @@ def tell_outcome(outcome: RequestOutcome, context: Context, stream: TextIO) -> N
         tell(f"error: {outcome.name}: {outcome.error or outcome.status}", context, stream)
 
 
-def _described(error: Exception) -> tuple[int, str, str | None]:
+def _described(error: BaseException) -> tuple[int, str, str | None]:
     if isinstance(error, AgentCompassError):
         return error.exit_code, error.message, error.hint
     if isinstance(error, CycloptsError):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-from cyclopts.help import HelpEntry, HelpPanel
-from rich.console import Console, ConsoleOptions
+if TYPE_CHECKING:  # rich is loaded when help is shown, not before
+    from cyclopts.help import HelpEntry, HelpPanel
+    from rich.console import Console, ConsoleOptions
 
 _MAX_WIDTH: Final = 100
 _INDENT: Final = "  "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets as chance
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -57,7 +56,7 @@ def surroundings() -> dict[str, Any]:
         "cwd": Path.cwd(),
         "environ": os.environ,
         "now": datetime.now(UTC),
-        "random_suffix": chance.token_hex(3),
+        "random_suffix": os.urandom(3).hex(),
     }
 
 

@@ -154,7 +154,7 @@ class Execution:
     @asynccontextmanager
     async def _sandbox(self, plan: SandboxPlan) -> AsyncIterator[Session]:
         shop, phases = self.shop, self._phases
-        rate = shop.limits.open_rates.get(self.parts.environment.id)
+        rate = shop.limits.open_rates.get(shop.request.environment.id)
         if rate is not None:
             phases.switch("open", waits_for="the open rate")
             await rate.take()

@@ -25,11 +25,15 @@ class Ledger:
     Args:
         book: Where leases are written.
         run_id: Of the run.
+        environment_id: As the request names it, which may be an import path: how a later process finds who can remove.
         threads: For the file work.
     """
 
-    def __init__(self, book: LeaseBook, run_id: str, threads: trio.CapacityLimiter) -> None:
-        self._book, self._run_id, self._threads = book, run_id, threads
+    def __init__(
+        self, book: LeaseBook, run_id: str, environment_id: str, threads: trio.CapacityLimiter
+    ) -> None:
+        self._book, self._run_id, self._environment_id = book, run_id, environment_id
+        self._threads = threads
         self._owner = this_process()
         self.live: dict[str, Lease] = {}
 
@@ -45,7 +49,7 @@ class Ledger:
             id=lease_id,
             run_id=self._run_id,
             task_id=task_id,
-            environment=environment.id,
+            environment=self._environment_id,
             name=f"agentcompass-{lease_id}",
             created_at=now.isoformat(timespec="milliseconds"),
             expires_at=(now + LIFETIME).isoformat(timespec="seconds"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -12,6 +13,8 @@ from agentcompass.components import registry
 from agentcompass.components.base import Benchmark, Environment, Harness, Recipe, Task, Where
 from agentcompass.errors import AgentCompassError, EvaluationFailedError
 from agentcompass.spec.resolved import ComponentConfig, Request
+
+_log = logging.getLogger("agentcompass.engine")
 
 
 @final
@@ -74,15 +77,24 @@ def _construct(kind: registry.Kind, config: ComponentConfig) -> Any:
 
 
 def _recipes(request: Request, recipe_dirs: Sequence[Path]) -> Iterator[Recipe[object]]:
-    """The recipes named, or without names every one that matches."""
+    """The recipes named; without names every one that matches, broken plug-ins left out with a note."""
     local = registry.load_recipe_dirs(recipe_dirs)
     wanted = request.execution.enabled_recipes
-    for name in wanted or sorted({*local, *registry.known("recipe")}):
-        cls: Any = local.get(name) or registry.load("recipe", name)
+    for name in wanted:
         with explained(f"recipe {name!r} could not be set up"):
-            recipe = cls(cls.Params())
-            if wanted or recipe.matches(request):
+            yield _recipe(name, local)
+    for name in () if wanted else sorted({*local, *registry.known("recipe")}):
+        try:
+            recipe = _recipe(name, local)
+            if recipe.matches(request):
                 yield recipe
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # nobody asked for this one: it breaks only itself
+            _log.warning("recipe %r is left out: %s: %s", name, type(error).__name__, error)
+
+
+def _recipe(name: str, local: Mapping[str, type[Recipe[Any]]]) -> Recipe[object]:
+    cls = local.get(name) or registry.load("recipe", name)
+    return cls(cls.Params())
 
 
 @final

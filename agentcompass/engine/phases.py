@@ -10,6 +10,7 @@ from typing import final
 import trio
 
 from agentcompass.components.base import Benchmark, Harness, Task
+from agentcompass.engine.verdict import StrayCancellation
 from agentcompass.errors import InfraError
 from agentcompass.records import Phase
 from agentcompass.spec.resolved import ExecutionConfig
@@ -79,13 +80,16 @@ class Phases:
         try:
             with scope:
                 yield
+            if scope.cancelled_caught:
+                raise PhaseTimedOut(phase, limit_seconds)
         except BaseException as error:
             self._failed_in = self._failed_in or phase
             if isinstance(error, Exception) and scope.cancel_called:
                 raise PhaseTimedOut(phase, limit_seconds) from None
+            if isinstance(error, trio.Cancelled) and trio.current_effective_deadline() > -math.inf:
+                # nobody around cancels: left as it is, the next nursery would swallow it
+                raise StrayCancellation from error
             raise
-        if scope.cancelled_caught:
-            raise PhaseTimedOut(phase, limit_seconds)
 
 
 def run_limit(config: ExecutionConfig, task: Task, harness: Harness[object]) -> float:

@@ -164,7 +164,9 @@ def _workshop(
         client=client,
         house=SandboxHouse(
             environment=parts.environment,
-            ledger=Ledger(leases, request.run_id, shared.limits.file_threads),
+            ledger=Ledger(
+                leases, request.run_id, request.environment.id, shared.limits.file_threads
+            ),
             budget=shared.control.budget,
             open_timeout_seconds=config.open_timeout_seconds,
             close_timeout_seconds=config.close_timeout_seconds,

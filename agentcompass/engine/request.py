@@ -73,7 +73,7 @@ class RequestRun:
             shop.request.name,
             jobs,
             size=len(jobs),
-            provider=shop.parts.environment.id
+            provider=shop.request.environment.id
             if any(map(shop.parts.needs_sandbox, tasks))
             else None,
             weight=shop.request.weight,

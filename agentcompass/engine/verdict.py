@@ -10,7 +10,7 @@ import errno
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, final
 
 import attrs
 import trio
@@ -23,6 +23,17 @@ DIED: Final = "sandbox-died"
 """Code of a `SandboxError`: the sandbox broke while it was used."""
 MESSAGE_LENGTH: Final = 2000
 """Characters of an error's text that are kept in a record."""
+
+
+@final
+class StrayCancellation(InfraError):  # noqa: N818  # it names what happened
+    """A component let the cancellation of a scope of its own escape."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a component let the cancellation of a scope of its own escape",
+            code="stray-cancellation",
+        )
 
 
 def checked(evaluation: object, declared: Sequence[Metric]) -> Evaluation:
@@ -62,6 +73,8 @@ def _bad(message: str) -> EvaluatorError:
 def failure_from(error: BaseException, phase: Phase) -> Failure:
     """Say what an exception means: the most telling one of a group, its code, and whether a retry may help."""
     leaf = _most_telling(error)
+    if isinstance(leaf, trio.Cancelled):
+        leaf = StrayCancellation()
     if isinstance(leaf, InfraError):
         return Failure(
             phase=phase,
@@ -69,9 +82,6 @@ def failure_from(error: BaseException, phase: Phase) -> Failure:
             message=str(leaf)[:MESSAGE_LENGTH],
             retryable=leaf.retryable,
         )
-    if isinstance(leaf, trio.Cancelled):
-        text = "a component let the cancellation of a scope of its own escape"
-        return Failure(phase=phase, code="stray-cancellation", message=text)
     text = f"{type(leaf).__name__}: {leaf}" if str(leaf) else type(leaf).__name__
     return Failure(phase=phase, code=_code(leaf), message=text[:MESSAGE_LENGTH])
 

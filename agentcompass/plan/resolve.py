@@ -30,8 +30,7 @@ from agentcompass.spec.resolved import Orchestration, Request, RuntimeConfig
 from agentcompass.spec.tree import Origin, Written, from_python, mapping, report
 from agentcompass.spec.written import OrchestrationSpec, Price
 
-DEFAULTS_LAYER: Final = "defaults"
-REQUEST_LAYER: Final = "request"
+LAYER: Final = "orchestration"
 
 
 @attrs.frozen(kw_only=True)
@@ -112,7 +111,7 @@ def resolve_launch(
     resolver = _Resolver(cwd, environ, now, random_suffix)
     problems = resolver.problems
     if isinstance(spec, OrchestrationSpec):
-        origin = Origin(layer=REQUEST_LAYER, where=OrchestrationSpec.__name__)
+        origin = Origin(layer=LAYER, where=OrchestrationSpec.__name__)
         document = from_python(spec, origin, problems)
     else:
         path = cwd / spec
@@ -161,11 +160,11 @@ def override_runtime(
 def _read(path: Path, name: str, problems: Problems) -> Written:
     from agentcompass.spec import yaml  # noqa: PLC0415  only where there is a file to read
 
-    document = yaml.load_file(path, REQUEST_LAYER, problems, name=name)
+    document = yaml.load_file(path, LAYER, problems, name=name)
     # of a file that cannot be read nothing else can be said
     if document is None:
         problems.raise_if_any()
-    return document or mapping(Origin(layer=REQUEST_LAYER, where=name))
+    return document or mapping(Origin(layer=LAYER, where=name))
 
 
 class _Resolver:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, Self, TextIO, final
 
@@ -186,13 +186,13 @@ class Display:
             painter.look(self._tracker, now)
         if n_dropped:
             said.insert(0, (now, Line(f"{n_dropped} lines are left out: nobody took them")))
-        painter.paint(
-            [
-                Entry(at, line.level, part)
-                for at, line in said
-                for part in self._clean_lines(line.text).split("\n")
-            ]
-        )
+        painter.paint([entry for at, line in said for entry in self._entries(at, line)])
+
+    def _entries(self, at: float, line: Line) -> Iterator[Entry]:
+        first, *more = self._clean_lines(line.text).split("\n")
+        yield Entry(at, line.level, first)
+        for part in more:
+            yield Entry(at, "info", f"    {part}")
 
     def _gives_up(self) -> bool:
         closing_at = self._closing_at

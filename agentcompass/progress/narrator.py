@@ -17,6 +17,7 @@ from agentcompass.progress.tracker import ActiveAttempt, RequestState, Tracker
 Level: TypeAlias = Literal["info", "warning", "error"]
 
 _STATUS_EVERY_SECONDS: Final = 60.0
+_STEP_EVERY_SECONDS: Final = 2.0
 _STEPS: Final = 10
 """A line each time another one of so many parts of a request is done."""
 _STORM: Final = 20
@@ -85,6 +86,7 @@ class Narrator:
         reused = f", {event.reused} of them reused" if event.reused else ""
         yield Line(f"{event.request}: {_n(event.planned, 'attempt')} planned{reused}")
         yield Line(f"{event.request}: results in {event.run_dir}")
+        self._last_status = event.at
 
     @_lines.register
     def _(self, event: events.AttemptFinished) -> Iterator[Line]:
@@ -108,8 +110,11 @@ class Narrator:
             yield Line(f"{event.request}: {cause.code} for the {cause.count}th time", "warning")
 
     def _step(self, state: RequestState, now: float) -> Iterator[Line]:
+        at_start = int(state.reused / max(1, state.planned) * _STEPS)
         step = int(state.fraction * _STEPS)
-        if step > self._steps.get(state.name, int(state.reused / max(1, state.planned) * _STEPS)):
+        # A run that is over in a moment is told by its end alone.
+        is_quiet = self._last_status is None or now - self._last_status >= _STEP_EVERY_SECONDS
+        if step > self._steps.get(state.name, at_start) and is_quiet:
             self._steps[state.name] = step
             self._last_status = now
             yield Line(self._request_status(state, now))
@@ -133,7 +138,8 @@ class Narrator:
             f"coverage {event.coverage:.1%}",
         ]
         yield Line(self._between.join(parts), "info" if event.status == "completed" else "warning")
-        if event.error:
+        # The error of a request that is alone is told by whoever asked for it.
+        if event.error and len(self._tracker.requests) > 1:
             yield Line(f"{event.request}: {event.error}", "error")
 
     @_lines.register
@@ -209,7 +215,7 @@ class Narrator:
         rate, eta = tracker.rate(now), tracker.eta_seconds(now)
         if rate:
             yield text.pace(rate)
-        if eta:
+        if eta and eta >= 1:
             yield f"{text.duration(eta)} left"
         yield spent(tracker)
 

@@ -140,6 +140,7 @@ def pace(per_second: float | None) -> str:
     if not per_second:
         return ""
     for factor, unit in ((1, "s"), (60, "min")):
-        if per_second * factor >= 1:
-            return f"{per_second * factor:.3g}/{unit}"
+        number = per_second * factor
+        if number >= 1:
+            return f"{amount(int(number)) if number >= 100 else format(number, '.3g')}/{unit}"
     return f"{per_second * 3600:.3g}/h"

@@ -25,7 +25,7 @@ class Origin:
     """Where a value was written."""
 
     layer: str
-    """What kind of source: `config file`, `defaults`, `request`, `argument`, ..."""
+    """What kind of source: `config file`, `orchestration`, `argument`, ..."""
     where: str
     """`FILE:LINE:COLUMN` of the value, or the door it came in by; see `Problem.where`."""
     path: str = ""

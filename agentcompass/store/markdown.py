@@ -17,10 +17,14 @@ _INVISIBLE: Final = {"Cc": " ", "Cf": "", "Cs": "?", "Co": "?", "Cn": "?", "Zl":
 
 def clean(text: str, limit: int = 200) -> str:
     """Return a text as one line of at most `limit` printable characters, without terminal escapes."""
-    short = _ESCAPE_SEQUENCE.sub("", text[: 8 * limit])
-    visible = "".join(_INVISIBLE.get(unicodedata.category(c), c) for c in short)
-    line = " ".join(visible.split())
+    line = " ".join(_visible(text[: 8 * limit]).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def _visible(text: str) -> str:
+    """The text on one line, its spaces as they are."""
+    plain = _ESCAPE_SEQUENCE.sub("", text)
+    return "".join(_INVISIBLE.get(unicodedata.category(c), c) for c in plain)
 
 
 def escape(text: str, limit: int = 200) -> str:
@@ -38,10 +42,10 @@ def code(text: str, limit: int = 120) -> str:
 
 
 def block(text: str) -> str:
-    """Return a text as a fenced block that nothing in it can close."""
+    """Return a command as a fenced block of one line that nothing in it can close."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}sh\n{clean(text, 20_000)}\n{fence}"
+    return f"{fence}sh\n{_visible(text)}\n{fence}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

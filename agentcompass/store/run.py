@@ -157,12 +157,12 @@ class RunStore:
         try:
             complete = self._with_attempt_dir(self._with_short_answer(record))
             return codec.encode_record(complete, self._scrub), complete
-        except (jsonl.NotJSONError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             reason = f"the record could not be written: {error}"
         for replacement in _replacements(record, reason):
             try:
                 return codec.encode_record(replacement, self._scrub), replacement
-            except (jsonl.NotJSONError, TypeError, AttributeError):
+            except (ValueError, TypeError, AttributeError):
                 continue
         raise StoreError(reason)
 

@@ -6,11 +6,11 @@ import time
 
 import anyio
 import pytest
-from support.hosting import Engine
-from support.scripts import run_script
 
 from agentcompass.bridge import require_no_loop, run_async, run_sync
 from agentcompass.errors import ConfigurationError, NestedLoopError
+from support.hosting import Engine
+from support.scripts import run_script
 
 
 def _wait_for(condition, seconds=10):

@@ -7,10 +7,10 @@ import types
 
 import pytest
 import trio
-from support.hosting import run_app
 
 from agentcompass.bridge import import_trio_asyncio
 from agentcompass.bridge.detect import current_host, in_notebook
+from support.hosting import run_app
 
 
 async def _ask():

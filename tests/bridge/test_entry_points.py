@@ -5,8 +5,6 @@ import json
 import threading
 
 import pytest
-from support.hosting import ASYNC_HOSTS, run_app
-from support.scripts import run_script
 
 from agentcompass import (
     OrchestrationDefaults,
@@ -17,6 +15,8 @@ from agentcompass import (
     launch,
     run_evaluation,
 )
+from support.hosting import ASYNC_HOSTS, run_app
+from support.scripts import run_script
 
 QUESTIONS = [
     {"id": "capital", "prompt": "Capital of France?", "answer": "Paris"},

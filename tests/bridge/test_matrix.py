@@ -7,9 +7,9 @@ import time
 
 import pytest
 import trio
-from support.hosting import ASYNC_HOSTS, HOSTS, WHO, Engine, call_from, notice, run_app
 
 from agentcompass.bridge import run_async
+from support.hosting import ASYNC_HOSTS, HOSTS, WHO, Engine, call_from, notice, run_app
 
 every_host = pytest.mark.parametrize("host", HOSTS)
 every_async_host = pytest.mark.parametrize("host", ASYNC_HOSTS)

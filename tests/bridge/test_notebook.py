@@ -5,6 +5,7 @@ import time
 
 import pytest
 from jupyter_client.manager import KernelManager
+
 from support.scripts import ENVIRONMENT
 
 pytestmark = [

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 import trio
-from support.hosting import Engine
-from support.scripts import run_script
 
 from agentcompass.bridge import run_async, run_sync
+from support.hosting import Engine
+from support.scripts import run_script
 
 
 async def test_the_deadline_of_a_callers_scope_is_a_soft_cancellation(autojump_clock):

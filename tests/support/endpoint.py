@@ -420,9 +420,10 @@ class FakeEndpoint:
 
     def _read(self, reader: Any, connection_number: int) -> Seen | None:
         start = reader.readline()
-        if not start.strip():
+        parts = start.decode("latin-1").split()
+        if len(parts) != 3:  # the end, or no HTTP
             return None
-        method, target, _version = start.decode("latin-1").split()
+        method, target, _version = parts
         headers: dict[str, str] = {}
         while line := reader.readline().decode("latin-1").strip():
             name, _, value = line.partition(":")

@@ -53,9 +53,7 @@ def run_info(run_id="r1", **fields) -> RunInfo:
 
 def run_plan(*tasks, k=1, strategy="avg", metrics=(ACCURACY,)) -> RunPlan:
     pairs = tuple(task if isinstance(task, tuple) else (task, None) for task in tasks)
-    return RunPlan(
-        tasks=pairs, k=k, attempt_strategy=strategy, metrics=metrics, min_coverage=1.0
-    )
+    return RunPlan(tasks=pairs, k=k, attempt_strategy=strategy, metrics=metrics, min_coverage=1.0)
 
 
 class Disk:

@@ -116,7 +116,13 @@ def test_the_defaults_that_help_texts_state_are_the_built_in_ones():
         stated = docs[option.name].rpartition("Default: ")[2].rstrip(".")
         value = defaults[option.path]
         if isinstance(value, bool | int | float | str):
-            shown = str(value).lower() if isinstance(value, bool) else f"{value:g}" if not isinstance(value, str) else value
+            shown = (
+                str(value).lower()
+                if isinstance(value, bool)
+                else f"{value:g}"
+                if not isinstance(value, str)
+                else value
+            )
             assert stated == shown, option.name
             compared += 1
     assert compared > 12

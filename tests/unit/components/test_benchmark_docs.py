@@ -7,13 +7,13 @@ from pathlib import Path
 
 import attrs
 import pytest
-from support.components import context, make
 
 from agentcompass.components.benchmarks.humaneval import HumanEval
 from agentcompass.components.benchmarks.jsonl import JsonLines
 from agentcompass.components.benchmarks.jsonl_file import SCORERS
 from agentcompass.components.benchmarks.selection import SelectionParams
 from agentcompass.spec.docs import field_docs
+from support.components import context, make
 
 PAGE = (Path(__file__).parents[3] / "docs" / "benchmarks.md").read_text()
 

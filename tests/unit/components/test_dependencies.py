@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.plugins import importable, write_distribution
 
 from agentcompass.components import dependencies
 from agentcompass.components.base import LoadContext
 from agentcompass.components.dependencies import ensure_extra, install_command, requirements_of
 from agentcompass.errors import PreflightError
+from support.plugins import importable, write_distribution
 
 REQUIRES = (
     "attrs>=25.1",

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from support.components import context, make
-from support.plugins import importable
 
 from agentcompass.components import registry
 from agentcompass.components.base import AgentOutcome, SandboxPlan, TaskInput
@@ -15,6 +13,8 @@ from agentcompass.components.messages import Message, Reply
 from agentcompass.components.registry import load, load_recipe_dirs
 from agentcompass.errors import ConfigurationError
 from agentcompass.records import Usage
+from support.components import context, make
+from support.plugins import importable
 
 PAGE = Path(__file__).parents[3] / "docs" / "extending.md"
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.components import make
 
 from agentcompass.components.base import AgentOutcome, TaskInput
 from agentcompass.components.harnesses.nop import Nop
@@ -12,6 +11,7 @@ from agentcompass.components.harnesses.oracle import Oracle
 from agentcompass.components.messages import Message, Reply
 from agentcompass.errors import InfraError, ModelError
 from agentcompass.records import Usage
+from support.components import make
 
 
 class Endpoint:

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 import trio
-from support.components import context, make, open_session
 
 from agentcompass.components.base import AgentOutcome, ExecResult, Where
 from agentcompass.components.benchmarks import humaneval
 from agentcompass.components.benchmarks.humaneval import STOPS, HumanEval, program
 from agentcompass.errors import ConfigurationError, EvaluatorError, PreflightError
+from support.components import context, make, open_session
 
 FIRST = "HumanEval/0"
 HELPED = "HumanEval/38"

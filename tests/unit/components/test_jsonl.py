@@ -5,11 +5,11 @@ import os
 
 import pytest
 import trio
-from support.components import context, make, open_session
 
 from agentcompass.components.base import AgentOutcome, SandboxPlan, Where
 from agentcompass.components.benchmarks.jsonl import JsonLines
 from agentcompass.errors import ConfigurationError, EvaluatorError, InfraError
+from support.components import context, make, open_session
 
 
 @pytest.fixture

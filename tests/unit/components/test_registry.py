@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from support.plugins import HARNESS, importable, write_distribution
 
 from agentcompass.components import registry
 from agentcompass.components.base import (
@@ -21,6 +20,7 @@ from agentcompass.components.registry import BUILTINS, KINDS, known, load, regis
 from agentcompass.errors import ConfigurationError, UnknownComponentError
 from agentcompass.records import Metric
 from agentcompass.spec.resolved import ModelConfig
+from support.plugins import HARNESS, importable, write_distribution
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 import trio
-from support.scripts import run_script
 
 from agentcompass.engine.control import Control
 from agentcompass.engine.signals import escalation, free_signals, watch_signals
+from support.scripts import run_script
 
 BOTH = {signal.SIGINT, signal.SIGTERM}
 

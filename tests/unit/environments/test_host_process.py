@@ -6,11 +6,11 @@ import time
 
 import pytest
 import trio
-from support.host import eventually, gone, host, is_running, lease, new_mark, sandbox
 
 from agentcompass.components.base import Resources, SandboxPlan
 from agentcompass.components.environments.host_process import HostProcess
 from agentcompass.errors import PreflightError, SandboxError
+from support.host import eventually, gone, host, is_running, lease, new_mark, sandbox
 
 
 async def test_a_shell_line_runs_in_the_work_directory_and_gives_both_streams(tmp_path):
@@ -147,7 +147,6 @@ async def test_a_background_process_does_not_fail_on_output_that_nobody_reads(tm
     async with sandbox(tmp_path) as session:
         await session.exec("(sleep 0.4; head -c 300000 /dev/zero && touch written) &")
         assert await eventually(lambda: os.path.exists(f"{session.workdir}/written"))
-        assert await session.end_processes() == 0
 
 
 async def test_background_processes_stay_for_later_commands(tmp_path):

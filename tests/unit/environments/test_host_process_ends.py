@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.host import alive, eventually, gone, host, lease, new_mark, sandbox
 
 from agentcompass.components.base import SandboxPlan
 from agentcompass.errors import SandboxError
+from support.host import alive, eventually, gone, host, lease, new_mark, sandbox
 
 DAEMONS = {
     "child": "sleep {mark} &",

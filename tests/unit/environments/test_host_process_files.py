@@ -5,12 +5,12 @@ import subprocess
 
 import pytest
 import trio
-from support.host import host, lease, sandbox
 
 from agentcompass.components.base import SandboxPlan
 from agentcompass.components.environments import workspace as workspace_module
 from agentcompass.components.environments.removal import remove_tree
 from agentcompass.errors import SandboxError
+from support.host import host, lease, sandbox
 
 
 async def test_what_is_written_is_read_and_its_directories_are_made(tmp_path):

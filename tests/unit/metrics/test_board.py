@@ -7,7 +7,14 @@ from agentcompass.metrics.board import UNCATEGORIZED, TaskOutcome, score_tasks
 from agentcompass.records import Metric
 
 METRICS = (Metric(name="ok", primary=True), Metric(name="cost", kind="scalar", best=None))
-BY_LETTER = {"g": "graded", "f": "graded", "i": "infra", "c": "cancelled", "s": "skipped", ".": None}
+BY_LETTER = {
+    "g": "graded",
+    "f": "graded",
+    "i": "infra",
+    "c": "cancelled",
+    "s": "skipped",
+    ".": None,
+}
 
 
 def task(letters, category=None):
@@ -51,7 +58,9 @@ def test_with_pass_the_value_is_the_share_of_tasks_that_ever_succeeded(rows):
 
 
 @given(outcomes)
-def test_with_pass_the_rate_within_j_attempts_is_known_only_when_no_earlier_verdict_is_missing(rows):
+def test_with_pass_the_rate_within_j_attempts_is_known_only_when_no_earlier_verdict_is_missing(
+    rows,
+):
     k = len(rows[0])
     rates = board(*rows, strategy="pass").scores["ok"].pass_at_k
     for j in range(1, k + 1) if k > 1 else ():

@@ -7,6 +7,15 @@ import threading
 import attrs
 import pytest
 import trio
+
+from agentcompass.components.base import AttemptModel, ModelClient
+from agentcompass.components.messages import Message, Tool
+from agentcompass.components.models import exchange, open_client
+from agentcompass.components.models.calls import MAX_MALFORMED, Timing
+from agentcompass.errors import ConfigurationError, ModelError
+from agentcompass.records import Usage
+from agentcompass.secrets import Secret
+from agentcompass.spec.resolved import ModelConfig
 from support.endpoint import (
     BIG_SIZE,
     FakeEndpoint,
@@ -23,15 +32,6 @@ from support.endpoint import (
     stream,
     text,
 )
-
-from agentcompass.components.base import AttemptModel, ModelClient
-from agentcompass.components.messages import Message, Tool
-from agentcompass.components.models import open_client
-from agentcompass.components.models.calls import MAX_MALFORMED, Timing
-from agentcompass.errors import ConfigurationError, ModelError
-from agentcompass.records import Usage
-from agentcompass.secrets import Secret
-from agentcompass.spec.resolved import ModelConfig
 
 KEY = "sk-live-0123456789abcdef"
 PRICES = {"org/model": {"input": 1.0, "output": 10.0}}
@@ -261,7 +261,7 @@ def test_an_unusable_url_is_a_configuration_error(base_url):
     assert "word" not in str(caught.value).replace("password", "")
 
 
-@pytest.mark.parametrize("key", [KEY + "\n", "two words", "quote’s", "\x00"])
+@pytest.mark.parametrize("key", [KEY + "\n", "two words", "quote\u2019s", "\x00"])
 def test_a_key_that_cannot_be_sent_is_a_configuration_error_that_does_not_show_it(key):
     with pytest.raises(ConfigurationError, match="api_key") as caught:
         Opened("http://host", api_key=Secret(key))
@@ -383,6 +383,26 @@ async def test_what_cannot_pass_is_not_tried_again(name):
     assert len(endpoint.requests) == 1
     assert not opened.retries
     assert usage == Usage() or "stream" in name
+
+
+async def test_the_status_tells_even_when_the_words_break_off():
+    broken = error(401, "x" * 500).but(send_bytes=300, then="reset")
+    with FakeEndpoint(broken) as endpoint:
+        async with Opened(endpoint) as opened:
+            assert (await opened.fail()).code == "unauthorized"
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "reaction", [chat("x" * 100_000), stream("x" * 100_000)], ids=["whole", "streamed"]
+)
+async def test_an_answer_above_the_limit_is_no_answer(monkeypatch, reaction):
+    monkeypatch.setattr(exchange, "MAX_BODY_BYTES", 50_000)
+    with FakeEndpoint(reaction) as endpoint:
+        async with Opened(endpoint) as opened:
+            failed = await opened.fail()
+    assert failed.code == "malformed-response"
+    assert "50000 bytes" in failed.message
 
 
 async def test_nobody_listening_is_tried_again_and_then_told():
@@ -517,12 +537,11 @@ async def test_an_answer_that_stops_in_the_middle_is_tried_again(reaction):
 async def test_exactly_max_connections_calls_run_at_once():
     gate = threading.Event()
     with FakeEndpoint(chat("x").but(gate=gate)) as endpoint:
-        async with Opened(endpoint, max_connections=5) as opened:
-            async with trio.open_nursery() as nursery:
-                for _ in range(20):
-                    nursery.start_soon(opened.say)
-                await trio.to_thread.run_sync(endpoint.wait_for_requests, 5)
-                gate.set()
+        async with Opened(endpoint, max_connections=5) as opened, trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(opened.say)
+            await trio.to_thread.run_sync(endpoint.wait_for_requests, 5)
+            gate.set()
         assert endpoint.peak_in_flight == endpoint.n_connections == 5
         assert len(endpoint.requests) == 20
 
@@ -532,13 +551,12 @@ async def test_a_call_that_waits_for_its_next_try_holds_no_place():
         return error(503, headers={"retry-after": "5"}) if b"unlucky" in seen.body else chat("x")
 
     with FakeEndpoint(fail_one) as endpoint:
-        async with Opened(endpoint, max_connections=1) as opened:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(opened.say, "unlucky")
-                await trio.to_thread.run_sync(endpoint.wait_for_requests, 1)
-                with trio.fail_after(3):
-                    await opened.say("lucky")
-                nursery.cancel_scope.cancel()
+        async with Opened(endpoint, max_connections=1) as opened, trio.open_nursery() as nursery:
+            nursery.start_soon(opened.say, "unlucky")
+            await trio.to_thread.run_sync(endpoint.wait_for_requests, 1)
+            with trio.fail_after(3):
+                await opened.say("lucky")
+            nursery.cancel_scope.cancel()
 
 
 async def test_cancelled_calls_leave_all_places_free():

@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+
 from support.endpoint import BEHAVIOURS, FakeEndpoint, chat, error, no_answer
 
 TESTS_DIR = Path(__file__).parents[2]
@@ -96,9 +97,7 @@ def test_as_a_process_it_prints_its_url_and_ends_on_sigterm(tmp_path):
 
 
 def test_as_a_process_it_ends_with_its_parent():
-    # the shell is the parent; it prints the URL's line through and dies
-    process = start("--answer", "x", parent=["sh", "-c", '"$@" & read line; exit', "sh"])
-    process.stdin = None
+    process = start("--answer", "x", parent=["sh", "-c", '"$@" & wait', "sh"])
     try:
         assert process.stdout.readline().startswith("http://")
         process.terminate()

@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.endpoint import chat, completion, stream
 
 from agentcompass.components.messages import Message, Tool, ToolCall
 from agentcompass.components.models.openai_chat import OpenAIChat
@@ -13,6 +12,7 @@ from agentcompass.components.models.openai_completions import OpenAICompletions
 from agentcompass.components.models.openai_stream import StreamedAnswer
 from agentcompass.errors import ModelError
 from agentcompass.records import Usage
+from support.endpoint import chat, completion, stream
 
 CHAT, TEXT = OpenAIChat(), OpenAICompletions()
 USAGE = Usage(calls=1)

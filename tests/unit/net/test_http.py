@@ -5,16 +5,6 @@ import json
 
 import pytest
 import trio
-from support.endpoint import (
-    FakeEndpoint,
-    Reaction,
-    chat,
-    error,
-    events,
-    no_answer,
-    redirect,
-    stream,
-)
 
 from agentcompass.net.address import Address
 from agentcompass.net.http import (
@@ -24,6 +14,16 @@ from agentcompass.net.http import (
     HttpClient,
     RequestBody,
     StalledError,
+)
+from support.endpoint import (
+    FakeEndpoint,
+    Reaction,
+    chat,
+    error,
+    events,
+    no_answer,
+    redirect,
+    stream,
 )
 
 
@@ -106,15 +106,16 @@ async def test_a_body_above_the_limit_is_refused_before_it_is_all_here():
 
 @pytest.mark.parametrize("then", ["close", "reset"])
 async def test_a_body_that_breaks_off_is_a_broken_connection(then):
-    with FakeEndpoint(chat("x" * 1000).but(send_bytes=500, then=then)) as endpoint:
-        with pytest.raises(ConnectionBrokenError):
-            await post(endpoint)
+    with (
+        FakeEndpoint(chat("x" * 1000).but(send_bytes=500, then=then)) as endpoint,
+        pytest.raises(ConnectionBrokenError),
+    ):
+        await post(endpoint)
 
 
 async def test_no_answer_is_a_broken_connection():
-    with FakeEndpoint(no_answer()) as endpoint:
-        with pytest.raises(ConnectionBrokenError):
-            await post(endpoint)
+    with FakeEndpoint(no_answer()) as endpoint, pytest.raises(ConnectionBrokenError):
+        await post(endpoint)
 
 
 async def test_what_is_not_http_is_a_broken_connection():
@@ -122,9 +123,11 @@ async def test_what_is_not_http_is_a_broken_connection():
         def wire(self):
             return [b"220 mail.example ESMTP\r\n\r\n"]
 
-    with FakeEndpoint(Greeting(then="close", send_bytes=100)) as endpoint:
-        with pytest.raises(ConnectionBrokenError):
-            await post(endpoint)
+    with (
+        FakeEndpoint(Greeting(then="close", send_bytes=100)) as endpoint,
+        pytest.raises(ConnectionBrokenError),
+    ):
+        await post(endpoint)
 
 
 async def test_nobody_listening_is_a_failed_connection():
@@ -159,9 +162,11 @@ async def test_what_the_reader_raises_comes_out():
     def fail(_chunk):
         raise LookupError("mine")
 
-    with FakeEndpoint(events(list(range(100)))) as endpoint:
-        with pytest.raises(LookupError, match="mine"):
-            await post(endpoint, take=fail)
+    with (
+        FakeEndpoint(events(list(range(100)))) as endpoint,
+        pytest.raises(LookupError, match="mine"),
+    ):
+        await post(endpoint, take=fail)
 
 
 async def test_cancellation_comes_out_as_cancellation():

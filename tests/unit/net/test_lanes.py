@@ -9,10 +9,10 @@ import threading
 import httpx
 import pytest
 import trio
-from support.endpoint import BIG_SIZE, FakeEndpoint, chat, no_answer
 
 from agentcompass.net import lanes
 from agentcompass.net.lanes import StackTransport, ssl_context
+from support.endpoint import BIG_SIZE, FakeEndpoint, chat, no_answer
 
 
 async def ask(transport, url, body=b"{}"):
@@ -146,6 +146,20 @@ async def test_a_request_cancelled_in_the_middle_of_a_body_closes_its_connection
                 await trio.to_thread.run_sync(endpoint.wait_for_requests, 1)
                 scope.cancel()
         await trio.to_thread.run_sync(endpoint.wait_for_open_connections, 0)
+
+
+async def test_a_request_cancelled_during_a_tls_handshake_closes_its_socket(transport):
+    listener = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener[0].socket.getsockname()[1]
+    async with trio.open_nursery() as nursery, listener[0]:
+        nursery.start_soon(ask, transport, f"https://127.0.0.1:{port}/")
+        async with await listener[0].accept() as connection:
+            assert await connection.receive_some()  # the client's hello, which is never answered
+            nursery.cancel_scope.cancel()
+            with trio.fail_after(5) as limit:
+                limit.shield = True
+                while await connection.receive_some():
+                    pass
 
 
 async def test_a_large_answer_and_a_large_request_pass(transport):

@@ -1,14 +1,15 @@
 """Proxies named by the environment."""
 
+import sys
 import threading
 
 import httpx
 import pytest
 import trio
-from support.endpoint import FakeEndpoint, chat
 
-from agentcompass.net.lanes import StackTransport
+from agentcompass.net.lanes import StackTransport, ssl_context
 from agentcompass.net.proxies import SHARD_SIZE, ShardedTransport, open_transport, proxy_for
+from support.endpoint import FakeEndpoint, chat
 
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "request_method")
 
@@ -73,3 +74,28 @@ async def test_requests_go_to_the_proxy_a_few_to_a_shard(monkeypatch):
         assert transport.n_shards == 2
         assert proxy.requests[0].target == "http://far.invalid/v1"
         await transport.aclose()
+
+
+def test_a_socks_proxy_without_its_package_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv("ALL_PROXY", "socks5://p:1")
+    with pytest.raises(ValueError, match=r"httpx\[socks\]"):
+        open_transport(httpx.URL("http://host/"))
+
+
+def test_certificates_that_are_not_there_are_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    ssl_context.cache_clear()
+    with pytest.raises(ValueError, match="SSL_CERT_FILE"):
+        open_transport(httpx.URL("https://host/"))
+
+
+async def test_failed_requests_do_not_use_up_a_shard(monkeypatch):
+    with FakeEndpoint() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    transport = open_transport(httpx.URL("http://far.invalid/"))
+    for _ in range(SHARD_SIZE + 1):
+        with pytest.raises(httpx.ConnectError):
+            await transport.handle_async_request(httpx.Request("POST", "http://far.invalid/v1"))
+    assert transport.n_shards == 1
+    await transport.aclose()

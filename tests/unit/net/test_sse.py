@@ -1,5 +1,7 @@
 """Server-sent events out of bytes."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,7 +81,7 @@ TEXT = "data: ünï\U0001f600\r\n\r\n: c\ndata: b\ndata: c\r\rdata: x\n\n"
 def test_it_does_not_matter_where_the_network_cuts(cuts):
     raw = TEXT.encode()
     places = [0, *sorted(cuts), len(raw)]
-    chunks = [raw[a:b] for a, b in zip(places, places[1:], strict=False)]
+    chunks = [raw[a:b] for a, b in itertools.pairwise(places)]
     assert data(*chunks) == ["ünï\U0001f600", "b\nc", "x"]
 
 

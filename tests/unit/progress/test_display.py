@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 import subprocess
@@ -9,12 +10,12 @@ import threading
 import time
 
 import pytest
-from support.screen import TESTS, Screen
-from support.scripted_run import START, failed, finished, prepared, request_finished, started
 
 from agentcompass.progress import events
 from agentcompass.progress.display import open_display
 from agentcompass.secrets import Scrubber
+from support.screen import TESTS, Screen
+from support.scripted_run import START, failed, finished, prepared, request_finished, started
 
 PRELUDE = """
 import sys, time
@@ -192,7 +193,7 @@ print("rich" in sys.modules)
 
 
 def test_plain_lines_are_complete_and_stamped():
-    assert lines_of(prepared(planned=1), finished("a", at=START), request_finished()) == [
+    assert lines_of(prepared(planned=1), finished("a", at=START + 60), request_finished()) == [
         "2027-01-15T08:00:00Z demo: 1 attempt planned",
         "2027-01-15T08:00:00Z demo: results in results/demo/r1",
         "2027-01-15T08:00:00Z demo: 100%, 1/1 done | accuracy 1.000 [0.207, 1.000] | 1 graded",
@@ -211,7 +212,7 @@ def test_a_log_message_of_several_lines_cannot_pass_for_others():
     stream = io.StringIO()
     with open_display("plain", stream=stream, scrubber=Scrubber(), clock=lambda: START) as display:
         display.log("one\n\x1b[2Jtwo")
-    assert stream.getvalue() == "2027-01-15T08:00:00Z one\n2027-01-15T08:00:00Z two\n"
+    assert stream.getvalue() == "2027-01-15T08:00:00Z one\n2027-01-15T08:00:00Z     two\n"
 
 
 def test_none_shows_only_what_must_be_cleaned_up_by_hand():
@@ -266,11 +267,12 @@ def test_many_threads_may_tell_at_once():
     stream = io.StringIO()
     with open_display("plain", stream=stream, scrubber=Scrubber(), clock=lambda: START) as display:
         display.handle(prepared(planned=400))
+        times = itertools.count(START + 3, 3)
 
         def tell(prefix):
             for n in range(100):
                 display.handle(started(f"{prefix}-{n}"))
-                display.handle(finished(f"{prefix}-{n}"))
+                display.handle(finished(f"{prefix}-{n}", at=next(times)))
 
         threads = [threading.Thread(target=tell, args=(name,)) for name in "abcd"]
         for thread in threads:
@@ -329,7 +331,8 @@ print("closed in time", time.monotonic() - begin < 4)
 
 
 @pytest.mark.parametrize(
-    "environ", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+    "environ",
+    [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
 )
 def test_a_stream_without_unicode_is_written_in_ascii(environ):
     code = """
@@ -362,7 +365,11 @@ def _environment(environ):
 
 def _run(code, **environ):
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=_environment(environ)
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=_environment(environ),
     )
 
 

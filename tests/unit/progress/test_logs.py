@@ -56,7 +56,9 @@ def in_run(orchestration, request, call):
 def test_a_run_log_gets_what_its_request_says_and_nothing_else(tmp_path):
     sinks = {
         name: in_run(
-            "orch", name, lambda name=name: logs.open_run_log(tmp_path / name, "DEBUG", scrubber(), name)
+            "orch",
+            name,
+            lambda name=name: logs.open_run_log(tmp_path / name, "DEBUG", scrubber(), name),
         )
         for name in ("one", "two")
     }
@@ -79,7 +81,9 @@ def test_two_runs_of_one_name_in_a_process_do_not_mix(tmp_path):
         in_run(
             orchestration,
             "same",
-            lambda path=tmp_path / orchestration: logs.open_run_log(path, "DEBUG", scrubber(), "same"),
+            lambda path=tmp_path / orchestration: logs.open_run_log(
+                path, "DEBUG", scrubber(), "same"
+            ),
         )
         for orchestration in ("a", "b")
     ]

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from agentcompass.progress import events, text
+from agentcompass.progress.narrator import Narrator
+from agentcompass.progress.tracker import Tracker
+from agentcompass.secrets import Scrubber
 from support.scripted_run import (
     START,
     failed,
@@ -10,11 +14,6 @@ from support.scripted_run import (
     retried,
     started,
 )
-
-from agentcompass.progress import events, text
-from agentcompass.progress.narrator import Narrator
-from agentcompass.progress.tracker import Tracker
-from agentcompass.secrets import Scrubber
 
 
 class Story:
@@ -47,9 +46,15 @@ def test_the_start_says_how_much_there_is_to_do_and_where_results_go():
 def test_every_tenth_of_the_work_is_a_line():
     story = Story()
     story.tell(prepared(planned=100))
-    lines = [story.tell(finished(str(n))) for n in range(25)]
+    lines = [story.tell(finished(str(n), at=START + 5 + n)) for n in range(25)]
     assert [n for n, said in enumerate(lines) if said] == [9, 19]
     assert lines[9][0].startswith("demo: 10%, 10/100 done | accuracy 1.000 [0.722, 1.000]")
+
+
+def test_a_run_that_is_over_in_a_moment_is_not_told_in_steps():
+    story = Story()
+    lines = story.tell(prepared(planned=10), *(finished(str(n), at=START + 1) for n in range(10)))
+    assert len(lines) == 2
 
 
 def test_the_live_display_gets_no_steps():
@@ -105,7 +110,9 @@ def test_a_line_each_minute_says_how_it_stands():
 def test_several_requests_are_summed_in_the_line_each_minute():
     story = Story()
     story.tell(
-        prepared(planned=2, request="one"), prepared(planned=3, request="two"), request_finished(request="one")
+        prepared(planned=2, request="one"),
+        prepared(planned=3, request="two"),
+        request_finished(request="one"),
     )
     story.tick(START)
     (line,) = story.tick(START + 61)
@@ -113,10 +120,16 @@ def test_several_requests_are_summed_in_the_line_each_minute():
 
 
 def test_the_end_of_a_request_says_score_coverage_and_error():
-    assert Story().tell(request_finished("failed", error="coverage 0.5 is below 1.0")) == [
-        "demo: failed | score 0.500 [0.200, 0.800] | coverage 100.0%",
+    story = Story()
+    story.tell(prepared(), prepared(request="other"))
+    assert story.tell(request_finished("failed", error="coverage 0.5 is below 1.0")) == [
+        "demo: failed | accuracy 0.500 [0.200, 0.800] | coverage 100.0%",
         "demo: coverage 0.5 is below 1.0",
     ]
+
+
+def test_the_error_of_the_only_request_is_left_to_whoever_asked():
+    assert len(Story().tell(request_finished("failed", error="coverage is too low"))) == 1
 
 
 def test_cleanup_says_how_many_sandboxes_and_how_long():

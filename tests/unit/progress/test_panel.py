@@ -5,13 +5,13 @@ import time
 
 import pytest
 from rich.cells import cell_len
-from support.scripted_run import START, failed, finished, phase, prepared, request_finished, started
 
 from agentcompass.progress import events, text
 from agentcompass.progress.panel import Panel
 from agentcompass.progress.tracker import Tracker
 from agentcompass.records import Usage
 from agentcompass.secrets import Scrubber
+from support.scripted_run import START, failed, finished, phase, prepared, request_finished, started
 
 
 def frame(*what, columns=80, rows=24, now=START + 100, encoding="utf-8", environ=None):
@@ -33,7 +33,10 @@ MANY = [
     prepared(planned=500),
     *(started(f"task-{n}", at=START + n / 100) for n in range(300)),
     *(phase(f"task-{n}", "run" if n % 3 else "evaluate", at=START + n / 10) for n in range(300)),
-    *(finished(f"task-{n}", at=START + n, usage=Usage(calls=1, input_tokens=900)) for n in range(40)),
+    *(
+        finished(f"task-{n}", at=START + n, usage=Usage(calls=1, input_tokens=900))
+        for n in range(40)
+    ),
     failed("task-40", at=START + 41),
 ]
 
@@ -42,7 +45,9 @@ def test_a_frame_says_all_that_matters():
     lines = plain(
         frame(
             *MANY,
-            events.LimitsChanged(at=START, request="demo", running=9, waiting={"provider:docker": 4}),
+            events.LimitsChanged(
+                at=START, request="demo", running=9, waiting={"provider:docker": 4}
+            ),
         )
     )
     assert lines[0] == "model_bench_harness  1m 40s"

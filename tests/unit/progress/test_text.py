@@ -90,7 +90,14 @@ def test_durations_use_their_two_largest_units(seconds, shown):
 
 @pytest.mark.parametrize(
     ("number", "shown"),
-    [(0, "0"), (999, "999"), (1000, "1k"), (12_345, "12.3k"), (999_999, "999k"), (2_500_000, "2.5M")],
+    [
+        (0, "0"),
+        (999, "999"),
+        (1000, "1k"),
+        (12_345, "12.3k"),
+        (999_999, "999k"),
+        (2_500_000, "2.5M"),
+    ],
 )
 def test_amounts_are_short(number, shown):
     assert text.amount(number) == shown
@@ -105,7 +112,8 @@ def test_an_unknown_price_is_not_shown_as_nothing(dollars, shown):
 
 
 @pytest.mark.parametrize(
-    ("per_second", "shown"), [(None, ""), (0.0, ""), (2.5, "2.5/s"), (0.2, "12/min"), (0.001, "3.6/h")]
+    ("per_second", "shown"),
+    [(None, ""), (0.0, ""), (2.5, "2.5/s"), (0.2, "12/min"), (0.001, "3.6/h")],
 )
 def test_rates_use_the_unit_that_gives_whole_numbers(per_second, shown):
     assert text.pace(per_second) == shown

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import pytest
+
+from agentcompass.metrics.intervals import wilson
+from agentcompass.progress import events
+from agentcompass.progress.tracker import OTHER_CAUSES, Tracker
+from agentcompass.records import Usage
 from support.scripted_run import (
     START,
     failed,
@@ -11,11 +16,6 @@ from support.scripted_run import (
     retried,
     started,
 )
-
-from agentcompass.metrics.intervals import wilson
-from agentcompass.progress import events
-from agentcompass.progress.tracker import OTHER_CAUSES, Tracker
-from agentcompass.records import Usage
 
 
 def tracked(*what):
@@ -176,7 +176,5 @@ def test_the_first_cleanup_notice_counts():
 def test_kept_sandboxes_are_counted_but_only_the_first_are_remembered():
     tracker = Tracker()
     for n in range(50):
-        tracker.apply(
-            events.SandboxKept(at=START, task="t", attempt=1, name=f"s{n}", hint="enter")
-        )
+        tracker.apply(events.SandboxKept(at=START, task="t", attempt=1, name=f"s{n}", hint="enter"))
     assert (tracker.n_kept, len(tracker.kept)) == (50, 20)

@@ -123,7 +123,9 @@ def test_secrets_are_collected_with_what_may_be_written_for_them(key, value, col
 def test_a_value_known_by_reference_keeps_it_when_it_comes_in_clear_too():
     references = References({"K": "sk-env12"})
     problems = Problems()
-    tree = from_python({"api_key": "${K}", "b_key": "sk-env12"}, Origin(layer="", where=""), problems)
+    tree = from_python(
+        {"api_key": "${K}", "b_key": "sk-env12"}, Origin(layer="", where=""), problems
+    )
     references.follow(tree)
     assert [secret.written for secret in references.secrets] == ["${K}"]
 
@@ -137,7 +139,9 @@ def test_secret_objects_pass_and_are_collected():
 
 
 def test_numbers_are_secret_only_where_nothing_else_can_be_meant():
-    node = load_text("password: 123456\ncontext_token: 131072\napi_key: 0123\n", "f", "x", Problems())
+    node = load_text(
+        "password: 123456\ncontext_token: 131072\napi_key: 0123\n", "f", "x", Problems()
+    )
     references = References({})
     references.follow(node)
     assert {secret.reveal() for secret in references.secrets} == {"123456", "0123"}

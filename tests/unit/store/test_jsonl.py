@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from agentcompass.secrets import Scrubber
 from agentcompass.store import jsonl
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+)
 text = st.text(alphabet=st.characters(exclude_categories=[]), max_size=20)
 values = st.recursive(
     scalars | text,
@@ -55,6 +57,8 @@ class Color(enum.StrEnum):
 
 
 class Odd(str):
+    __slots__ = ()
+
     def __str__(self):
         return "odd"
 

@@ -38,8 +38,25 @@ def test_a_good_name_stays_as_it_is(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["..", ".", "", "../../etc/passwd", "/etc/passwd", "a/b", ".hidden", "-rf", "con", "NUL.txt"]
-    + ["a" * 121, "Upper", "x~y", "a.", "line\nbreak", "\ud800", "..\\..\\x"],
+    [
+        "..",
+        ".",
+        "",
+        "../../etc/passwd",
+        "/etc/passwd",
+        "a/b",
+        ".hidden",
+        "-rf",
+        "con",
+        "NUL.txt",
+        "a" * 121,
+        "Upper",
+        "x~y",
+        "a.",
+        "line\nbreak",
+        "\ud800",
+        "..\\..\\x",
+    ],
 )
 def test_any_other_text_is_altered_and_says_so_by_its_hash(text):
     name = safe_name(text)
