@@ -103,3 +103,9 @@ def test_every_link_to_a_file_leads_to_one(document):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if "://" not in target:
             assert (document.parent / target).exists(), target
+
+
+def test_the_index_leads_to_every_document():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    names = {path.name for path in ROOT.glob("docs/*.md")} - {"index.md"}
+    assert {name for name in names if f"({name})" not in index} == set()

@@ -13,6 +13,12 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "agentcompass"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 400
+LONGER = {
+    # all that extensions owe the engine is read in one place, and most of it is docstrings
+    "components/base.py": 600,
+    # a program of its own, which runs without the package around it
+    "components/environments/keeper.py": 500,
+}
 HEAVY = {"asyncio", "cyclopts", "docker", "httpx", "rich", "ruamel.yaml", "trio", "trio_asyncio"}
 
 
@@ -42,7 +48,8 @@ def _imported_by(statement):
 def test_a_module_is_described_by_its_docstring_and_not_too_long(path):
     text = path.read_text(encoding="utf-8")
     assert ast.get_docstring(ast.parse(text))
-    assert len(text.splitlines()) <= LONGEST
+    limit = LONGER.get(path.relative_to(PACKAGE).as_posix(), LONGEST)
+    assert len(text.splitlines()) <= limit
 
 
 def test_the_public_names_are_sorted_and_each_can_be_imported():

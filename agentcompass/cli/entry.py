@@ -17,6 +17,8 @@ def main() -> None:
     text = _quick_answer(arguments)
     if text is None:
         sys.exit(_whole(arguments))
+    if sys.stdout is None:
+        return
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

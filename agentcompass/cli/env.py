@@ -22,6 +22,8 @@ app: Final = App(name="env", help="List or remove the sandboxes that earlier run
 
 _AT_ONCE: Final = 16
 """Sandboxes that are removed at a time."""
+_REMOVE_SECONDS: Final = 60
+"""For each of them."""
 
 Directory: TypeAlias = Annotated[
     Path | None,
@@ -137,7 +139,10 @@ async def _close(chosen: list[Found]) -> list[tuple[str, str]]:
     async def remove(one: Found) -> None:
         async with limiter:
             try:
-                await remove_lease(one.book, one.lease)
+                with trio.fail_after(_REMOVE_SECONDS):
+                    await remove_lease(one.book, one.lease)
+            except trio.TooSlowError:
+                failures.append((one.lease.name, f"it took longer than {_REMOVE_SECONDS} seconds"))
             except Exception as error:  # noqa: BLE001  # a component's; the other sandboxes are removed all the same
                 failures.append((one.lease.name, f"{error}" or type(error).__name__))
 

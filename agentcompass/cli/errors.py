@@ -6,6 +6,7 @@ Every message is scrubbed and made printable. A traceback is shown with `--log-l
 from __future__ import annotations
 
 import contextlib
+import itertools
 import traceback
 from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
@@ -97,7 +98,7 @@ def _usage_hint(error: CycloptsError) -> str:
 
 def _values(arguments: Sequence[str], flag: str) -> Iterator[str]:
     """The values that a flag has on a raw command line."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in itertools.pairwise([*arguments, ""]):
         if argument == flag:
             yield following
         elif argument.startswith(f"{flag}="):

@@ -1,8 +1,13 @@
-"""Renders what `agentcompass --help` says, for `help.txt`; `python -m agentcompass.cli.help --write` rewrites it."""
+"""Renders help pages for `help.txt` and for the documentation.
+
+`python -m agentcompass.cli.help --write [FILE...]` rewrites `help.txt`, and in Markdown files every block between
+`<!-- help: run -->` and `<!-- end -->`.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 from typing import Final
@@ -14,18 +19,32 @@ from agentcompass.cli.entry import HELP_FILE
 
 COLUMNS: Final = 80
 
+_BLOCK: Final = re.compile(r"(<!-- help: ([a-z ]*?) *-->\n).*?(<!-- end -->)", re.DOTALL)
 
-def rendered() -> str:
-    """Return the help of the whole command line, at 80 columns."""
+
+def page(*command: str) -> str:
+    """Return the help of a command at 80 columns; without one, that of the whole command line."""
     stream = io.StringIO()
     console = Console(file=stream, width=COLUMNS, color_system=None, force_terminal=False)
-    build().help_print([], console=console)
+    build().help_print(list(command), console=console)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     return "\n".join(lines).strip("\n") + "\n"
 
 
+def with_pages(markdown: str) -> str:
+    """Return a Markdown text with its help blocks renewed."""
+
+    def renewed(block: re.Match[str]) -> str:
+        return f"{block[1]}```text\n{page(*block[2].split())}```\n{block[3]}"
+
+    return _BLOCK.sub(renewed, markdown)
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        Path(HELP_FILE).write_text(rendered(), encoding="utf-8")
+    if sys.argv[1:2] == ["--write"]:
+        Path(HELP_FILE).write_text(page(), encoding="utf-8")
+        for name in sys.argv[2:]:
+            file = Path(name)
+            file.write_text(with_pages(file.read_text(encoding="utf-8")), encoding="utf-8")
     else:
-        sys.stdout.write(rendered())
+        sys.stdout.write(page(*sys.argv[1:]))

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, final
 
-from agentcompass.progress.text import Glyphs, encodable, glyphs_for
+from agentcompass.errors import StoreError
+from agentcompass.progress.text import encodable
 
 Format: TypeAlias = Literal["text", "json"]
 
@@ -17,26 +18,26 @@ Format: TypeAlias = Literal["text", "json"]
 class Emitter:
     """Writes results to standard output."""
 
-    @property
-    def glyphs(self) -> Glyphs:
-        """The characters beyond ASCII that may be used."""
-        return glyphs_for(sys.stdout.encoding)
-
     def text(self, text: str) -> None:
-        """Write lines; a reader who has left (`| head`) is no error."""
+        """Write lines; a reader who has left (`| head`) is no error, and neither is a closed stream.
+
+        Raises:
+            StoreError: A file cannot be written: the disk is full.
+        """
+        if sys.stdout is None:
+            return
         try:
             sys.stdout.write(encodable(text.rstrip("\n") + "\n", sys.stdout.encoding))
             sys.stdout.flush()
         except BrokenPipeError:
             self.forget_stdout()
+        except OSError as error:
+            self.forget_stdout()
+            raise StoreError(f"standard output cannot be written: {error.strerror}") from error
 
     def json(self, value: Any) -> None:
         """Write one JSON value, indented and in ASCII."""
         self.text(json.dumps(value, indent=2, allow_nan=False))
-
-    def table(self, rows: Sequence[Sequence[str]], indent: str = "") -> None:
-        """Write rows with aligned columns; the last column is as long as it likes."""
-        self.text(table(rows, indent))
 
     def forget_stdout(self) -> None:
         """Send all further output to nowhere, also what the interpreter flushes at its end."""

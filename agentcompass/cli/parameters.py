@@ -7,28 +7,20 @@
 from __future__ import annotations
 
 import inspect
-import json
-import math
-import re
-import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
-import attrs
-from cyclopts import Group, Parameter, Token
+from cyclopts import Group, Parameter
 
+from agentcompass.cli import values
 from agentcompass.cli.common import Given
 from agentcompass.options import NamedOption, RuntimeOptions, options_of
-from agentcompass.records import JSON
 from agentcompass.spec.docs import field_docs
 
 T = TypeVar("T", bound=RuntimeOptions)
-
-_SHOWN: Final = 200
-"""Characters of a faulty value that a message shows."""
 
 _GROUPS: Final[Mapping[str, Group]] = {
     name: Group(title, sort_key=position)
@@ -65,7 +57,7 @@ def command_for(
         positional: Arguments of the command that are no options of `cls`.
         extra: Flags of the command that are no options of `cls`.
     """
-    stdin = _Stdin()
+    stdin = values.Stdin()
     docs = field_docs(cast("type", cls))
     own = [_parameter(option, docs, stdin) for option in _shown(cls)]
     more = (*positional, *extra, CONTEXT)
@@ -73,11 +65,10 @@ def command_for(
     names = {parameter.name for parameter in more}
 
     def command(*arguments: Any, **named: Any) -> int:
-        values = signature.bind(*arguments, **named).arguments
-        others = defaults_of(extra) | {
-            name: values.pop(name) for name in tuple(values) if name in names
-        }
-        return body(cls(**_with_reuse(values)), **others)
+        given = signature.bind(*arguments, **named).arguments
+        others = {parameter.name: parameter.default for parameter in extra}
+        others |= {name: given.pop(name) for name in tuple(given) if name in names}
+        return body(cls(**_with_reuse(given)), **others)
 
     command.__signature__ = signature  # type: ignore[attr-defined]  # what cyclopts reads
     command.__annotations__ = {
@@ -105,11 +96,6 @@ def flag(name: str, annotation: Any, default: Any, *, text: str, **more: Any) ->
     )
 
 
-def defaults_of(parameters: Sequence[inspect.Parameter]) -> dict[str, Any]:
-    """Return the defaults of parameters by name."""
-    return {parameter.name: parameter.default for parameter in parameters}
-
-
 # --- from an option to a parameter
 
 
@@ -123,7 +109,9 @@ def _shown(cls: type[RuntimeOptions]) -> list[NamedOption]:
     return shown
 
 
-def _parameter(option: NamedOption, docs: Mapping[str, str], stdin: _Stdin) -> inspect.Parameter:
+def _parameter(
+    option: NamedOption, docs: Mapping[str, str], stdin: values.Stdin
+) -> inspect.Parameter:
     annotation, details = _annotation(option, stdin)
     help_text = docs.get(option.name, "")
     common = Parameter(
@@ -147,7 +135,7 @@ def _group(option: NamedOption) -> Group:
     return _GROUPS[_GROUP_OF_SECTION.get(section, section)]
 
 
-def _annotation(option: NamedOption, stdin: _Stdin) -> tuple[Any, dict[str, Any]]:
+def _annotation(option: NamedOption, stdin: values.Stdin) -> tuple[Any, dict[str, Any]]:
     """The type that cyclopts sees, and what else it must know."""
     once = {"allow_repeating": False}
     if option.form == "positional":
@@ -159,17 +147,17 @@ def _annotation(option: NamedOption, stdin: _Stdin) -> tuple[Any, dict[str, Any]
             **once,
             "negative": "",
             "metavar": "[RUN_ID]",
-            "converter": _reuse,
+            "converter": values.reuse,
         }
     if option.form == "repeated":
         return list[str] | None, {"negative": "", "metavar": _metavar(option)}
     if option.form == "value" and {str, Sequence[str]} <= _members(option.type):
         # One value, or several in order of preference.
-        details = {"negative": "", "metavar": _metavar(option), "converter": _one_or_more}
+        details = {"negative": "", "metavar": _metavar(option), "converter": values.one_or_more}
         return list[str] | None, details
     if option.form == "pairs":
-        number = float if float in _members(option.type, deep=True) else int
-        convert = _pairs(_strict_float if number is float else _strict_int)
+        is_float = float in _members(option.type, deep=True)
+        convert = values.pairs_of(values.number if is_float else values.whole_number)
         return list[str] | None, {
             "negative": "",
             "metavar": "NAME=N",
@@ -180,7 +168,7 @@ def _annotation(option: NamedOption, stdin: _Stdin) -> tuple[Any, dict[str, Any]
         return str | None, {
             **once,
             "metavar": "JSON",
-            "converter": _json(option.form, str(option.flag), stdin),
+            "converter": values.json_of(option.form, str(option.flag), stdin),
             "allow_leading_hyphen": True,  # `-` is standard input
         }
     return _single(option, once)
@@ -192,9 +180,9 @@ def _single(option: NamedOption, once: dict[str, Any]) -> tuple[Any, dict[str, A
     if literal is not None:
         return literal | None, {**once, "metavar": _choices(literal)}
     details = {**once, "metavar": _metavar(option)}
-    for number, convert in ((float, _strict_float), (int, _strict_int)):
-        if number in members:
-            return number | None, {**details, "converter": _one(convert)}
+    for kind, convert in ((float, values.number), (int, values.whole_number)):
+        if kind in members:
+            return kind | None, {**details, "converter": values.one(convert)}
     return str | None, details
 
 
@@ -226,141 +214,8 @@ def _metavar(option: NamedOption) -> str:
     return last if last in ("URL", "KEY", "PROTOCOL", "NAME") else "ID"
 
 
-# --- from the command line's text to values
-
-_Converter = Callable[[Any, Sequence[Token]], Any]
-
-
-def _one(convert: Callable[[str], Any]) -> _Converter:
-    return lambda _type, tokens: convert(tokens[0].value)
-
-
-def _one_or_more(_type: Any, tokens: Sequence[Token]) -> str | list[str]:
-    values = [token.value for token in tokens]
-    return values[0] if len(values) == 1 else values
-
-
-def _strict_int(text: str) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
-        raise ValueError(f"{_quoted(text)} is not a whole number")
-    return int(text)
-
-
-def _strict_float(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or "_" in text:
-        raise ValueError(f"{_quoted(text)} is not a number")
-    return number
-
-
-def _pairs(convert: Callable[[str], float]) -> _Converter:
-    def pairs(_type: Any, tokens: Sequence[Token]) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for token in tokens:
-            name, equals, number = token.value.partition("=")
-            if not (name and equals):
-                raise ValueError(f"{_quoted(token.value)} is not of the form NAME=N")
-            if name in found:
-                raise ValueError(f"{name!r} is given twice")
-            found[name] = convert(number)
-        return found
-
-    return pairs
-
-
-def _reuse(_type: Any, tokens: Sequence[Token]) -> bool | str:
-    """`--reuse` alone has an implicit value; `--reuse ID` and `--reuse=ID` a text."""
-    token = tokens[0]
-    if token.implicit_value is True:
-        return True
-    if not token.value:
-        raise ValueError("the run id after `--reuse=` is empty")
-    return token.value
-
-
 def _with_reuse(values: Mapping[str, Any]) -> dict[str, Any]:
     reuse = values.get("reuse")
     if isinstance(reuse, str):
         return {**values, "reuse": True, "reuse_run_id": reuse}
     return dict(values)
-
-
-@attrs.define
-class _Stdin:
-    """Standard input, which one option may ask for."""
-
-    asked_by: str | None = None
-
-    def read(self, option: str) -> str:
-        if self.asked_by is not None:
-            raise ValueError(f"standard input is already the value of {self.asked_by}")
-        self.asked_by = option
-        if sys.stdin is None:
-            raise ValueError("there is no standard input")
-        return sys.stdin.buffer.read().decode()
-
-
-def _json(form: str, option: str, stdin: _Stdin) -> _Converter:
-    wanted, name = (
-        (dict, "a JSON object") if form == "object" else (list, "a JSON array of strings")
-    )
-
-    def convert(_type: Any, tokens: Sequence[Token]) -> JSON:
-        text, source = _json_text(tokens[0].value, option, stdin)
-        try:
-            value = json.loads(
-                text, object_pairs_hook=_without_repetition, parse_constant=_no_constant
-            )
-        except json.JSONDecodeError as error:
-            raise ValueError(
-                f"{source} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-            ) from None
-        except RecursionError:
-            raise ValueError(f"{source} is nested too deeply") from None
-        is_right = isinstance(value, wanted) and (
-            form == "object" or all(isinstance(item, str) for item in value)
-        )
-        if not is_right:
-            shown = json.dumps(value, ensure_ascii=False)
-            raise ValueError(f"must be {name}; it was read as {_cut(shown)}")
-        return value
-
-    return convert
-
-
-def _json_text(text: str, option: str, stdin: _Stdin) -> tuple[str, str]:
-    """The JSON text behind an argument, and how a message calls it."""
-    try:
-        if text == "-":
-            return stdin.read(option), "standard input"
-        if text.startswith("@"):
-            return Path(text[1:]).read_text(encoding="utf-8"), f"file {text[1:]!r}"
-    except OSError as error:
-        raise ValueError(f"file {text[1:]!r} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{text!r} is not UTF-8 text: {error.reason}") from None
-    return text, _quoted(text)
-
-
-def _without_repetition(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key {twice!r} stands twice in one JSON object")
-    return found
-
-
-def _no_constant(word: str) -> JSON:
-    raise ValueError(f"{word} is no JSON value")
-
-
-def _quoted(text: str) -> str:
-    return repr(_cut(text))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -25,7 +25,7 @@ def command(
     from agentcompass.cli import render  # noqa: PLC0415  # not needed for --help
     from agentcompass.store.summary import result_dict  # noqa: PLC0415  # as above
 
-    result = result_dict(run_dir)
+    result = result_dict(run_dir.absolute())
     if format == "json":
         Emitter().json(result)
     else:

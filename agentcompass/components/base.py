@@ -467,8 +467,13 @@ class AttemptModel(Model, Protocol):
         ...
 
     @property
-    def calls(self) -> int:
-        """Calls that reached the endpoint."""
+    def asked(self) -> int:
+        """Calls that the harness made, whatever came of them."""
+        ...
+
+    @property
+    def replies(self) -> int:
+        """Calls that gave the harness a reply."""
         ...
 
     def revoke(self) -> None:

@@ -187,7 +187,7 @@ class Execution:
         finally:
             self._agent_is_done = True
             model.revoke()
-        if harness.needs_model and model.usage.calls == 0:
+        if harness.needs_model and model.replies == 0:
             raise _no_answer(model, self._outcome)
 
     async def _run_agent(
@@ -317,7 +317,7 @@ class _NoModel:
     id = "none"
     protocol = "none"
     usage = Usage()
-    calls = 0
+    asked = replies = 0
 
     async def chat(self, *_args: object, **_kwargs: object) -> Reply:
         """Refuse."""
@@ -332,7 +332,7 @@ class _NoModel:
 
 
 def _no_answer(model: AttemptModel, outcome: AgentOutcome) -> ModelError:
-    if model.calls == 0:
+    if model.asked == 0:
         return ModelError("the harness made no model call", code="no-model-call", retryable=False)
     ended = " before its time was over" if outcome.stopped_by == "timeout" else ""
     return ModelError(f"the endpoint gave no answer to the harness{ended}", code="no-model-answer")

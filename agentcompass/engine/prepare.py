@@ -58,6 +58,7 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         dataset_version=parts.benchmark.dataset_version(),
         component_versions=parts.versions(),
         recipes=[recipe.id for recipe in parts.recipes],
+        scrubber=shared.scrubber,
     )
     info = RunInfo(
         run_id=request.run_id,

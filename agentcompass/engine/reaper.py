@@ -13,16 +13,24 @@ from agentcompass.components import registry
 from agentcompass.components.base import Environment
 from agentcompass.records import Lease
 from agentcompass.store.identity import is_alive
+from agentcompass.store.layout import RunPaths
 from agentcompass.store.leases import LeaseBook, find_leases
+from agentcompass.store.lock import is_held
 
 _log = logging.getLogger("agentcompass.engine")
 
 
 def orphans(results_dir: Path) -> Iterator[tuple[LeaseBook, Lease]]:
-    """Yield the leases below a directory that nobody looks after: the owner is dead, and nobody asked to keep them."""
+    """Yield the leases below a directory that nobody looks after: the owner is dead, and nobody asked to keep them.
+
+    A run whose lock is held is looked after, though its owner may look dead from here: it may live in another
+    container, or on another machine that shares the directory.
+    """
     for file, lease in find_leases(results_dir):
         if not lease.keep and not is_alive(lease.owner):
-            yield LeaseBook(file.parent), lease
+            lock = RunPaths(file.parent.parent).lock_file
+            if not is_held(lock):
+                yield LeaseBook(file.parent), lease
 
 
 async def remove_lease(book: LeaseBook, lease: Lease) -> None:

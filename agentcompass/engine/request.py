@@ -21,9 +21,10 @@ from agentcompass.engine.outcome import outcome, outcome_without_summary, verdic
 from agentcompass.engine.retry import retry_delay, should_retry
 from agentcompass.engine.scheduler import Lane, Scheduler
 from agentcompass.errors import StoreError
+from agentcompass.metrics.scores import is_success
 from agentcompass.progress.events import AttemptFinished, AttemptStarted
 from agentcompass.progress.logs import current_request
-from agentcompass.records import ExecutionRecord, Lease, Metric, RequestOutcome, RequestStatus
+from agentcompass.records import ExecutionRecord, Lease, RequestOutcome, RequestStatus
 from agentcompass.store.run import RunInfo
 from agentcompass.store.summary import result_dict, summarize, write_report
 
@@ -200,12 +201,6 @@ class RequestRun:
         return None
 
     def _succeeded(self, record: ExecutionRecord) -> bool:
-        return bool(record.metrics) and is_success(self.primary, record.metrics)
-
-
-def is_success(metric: Metric, metrics: Mapping[str, float] | None) -> bool:
-    """Whether an attempt succeeded: its primary metric is at the best end of its scale, or positive without one."""
-    if not metrics:
-        return False
-    value = metrics[metric.name]
-    return value >= metric.best if metric.best is not None else value > 0
+        return record.metrics is not None and is_success(
+            self.primary, record.metrics[self.primary.name]
+        )

@@ -64,12 +64,12 @@ def blame_options(problems: Problems, options: RuntimeOptions, *, as_flags: bool
     """Let problems about what is missing among the arguments name the option that would give it."""
     by_path = {option.path: option for option in options_of(type(options))}
 
-    def change(problem: Problem) -> Problem:
+    def change(problem: Problem) -> Problem | None:
         if problem.where not in {_ANY_FLAG, _ANY_ARGUMENT}:
-            return problem
+            return None
         option = by_path.get(f"{problem.path}.id") or by_path.get(problem.path)
         if option is None:
-            return problem
+            return None
         where = origin_of(option, as_flags=as_flags).where
         return attrs.evolve(problem, where=where, path="")
 

@@ -20,7 +20,7 @@ from agentcompass.spec.codec import check_fields
 from agentcompass.spec.document import check_component, check_execution, check_runtime
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.references import References
-from agentcompass.spec.tree import Written, kind_of, report, report_unknown_keys
+from agentcompass.spec.tree import Written, kind_of, report, report_key, report_unknown_keys
 from agentcompass.spec.written import Price
 
 LAYER: Final = "config file"
@@ -150,9 +150,8 @@ def _check_components(section: Written, kind: registry.Kind, problems: Problems)
     known = tuple(registry.known(kind))
     for name, component in section.items():
         if name not in known and ":" not in name:
-            origin = component.origin
-            sentence = f"unknown {kind} {name!r}{did_you_mean(name, known)}"
-            problems.add(origin.key_where or origin.where, origin.path, sentence)
+            report_key(problems, component, f"unknown {kind} {name!r}{did_you_mean(name, known)}")
         check_component(component, problems)
-        if component.get("id") is not None:
-            report(problems, component, "the id is the key above it", "id")
+        own_id = component.get("id")
+        if own_id is not None:
+            report_key(problems, own_id, "the id is the key above it")

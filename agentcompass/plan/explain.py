@@ -29,7 +29,7 @@ from agentcompass.spec.problems import Problems, join_path
 from agentcompass.spec.ranges import Range
 from agentcompass.spec.references import References
 from agentcompass.spec.resolved import ExecutionConfig, RuntimeConfig
-from agentcompass.spec.tree import Written, at
+from agentcompass.spec.tree import Written
 from agentcompass.spec.written import Price
 
 BUILT_IN: Final = "built-in default"
@@ -148,7 +148,8 @@ class _View:
         doc = _doc_for(keys)
         node = self._find(keys)
         if doc is None and node is None:
-            known = [each.key for each in config_docs(components=keys[0] not in _STATIC)]
+            is_static = bool(keys) and keys[0] in _STATIC
+            known = [each.key for each in config_docs(components=not is_static)]
             raise ConfigurationError(f"unknown key {key!r}{did_you_mean(key, known)}")
         default = [] if doc is None else [Overridden(value=doc.default, origin=BUILT_IN)]
         below = [] if node is None else [node, *history(node)]
@@ -162,13 +163,10 @@ class _View:
         )
 
     def _find(self, keys: tuple[str, ...]) -> Written | None:
-        if self.root is None:
-            return None
-        node, path = at(self.root, keys)
-        joined = ""
+        node = self.root if keys else None
         for key in keys:
-            joined = join_path(joined, key)
-        return node if path == joined and node is not self.root else None
+            node = node.get(key) if node else None
+        return node
 
     def _shown(self, node: Written) -> Overridden:
         value = as_written(_plain(without_nulls(node)), node, self._secrets)
@@ -204,7 +202,10 @@ def _doc_for(keys: tuple[str, ...]) -> KeyDoc | None:
     section = ""
     for key in keys[:-1]:
         section = join_path(section, key)
-    docs = _docs_of(section, cls) if cls else ()
+    try:
+        docs = _docs_of(section, cls) if cls else ()
+    except NameError as exc:
+        raise ConfigurationError(f"{section}: its parameters cannot be read: {exc}") from exc
     return next((doc for doc in docs if doc.key == join_path(section, keys[-1])), None)
 
 

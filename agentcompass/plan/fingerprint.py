@@ -111,7 +111,10 @@ def _component(config: ComponentConfig) -> dict[str, JSON]:
 
 
 def _counting(params: Any, written: JSON) -> JSON:
-    """Written parameters without those that choose tasks or are secret."""
+    """Written parameters without those that choose tasks, are secret, or are not set.
+
+    Leaving out what is not set keeps old runs reusable when a component gets a new optional parameter.
+    """
     if not isinstance(written, Mapping):
         return written
     if attrs.has(type(params)):
@@ -125,5 +128,5 @@ def _counting(params: Any, written: JSON) -> JSON:
     return {
         name: _counting(values.get(name), item)
         for name, item in written.items()
-        if name not in skipped and not isinstance(values.get(name), Secret)
+        if item is not None and name not in skipped and not isinstance(values.get(name), Secret)
     }

@@ -21,11 +21,10 @@ from typing import Final, Protocol, Self, TextIO, final
 import attrs
 
 from agentcompass.progress.narrator import Level
+from agentcompass.progress.package_logger import TAP
 from agentcompass.progress.text import printable
 from agentcompass.secrets import Scrubber
 from agentcompass.spec.resolved import LogLevel
-
-PACKAGE_LOGGER: Final = "agentcompass"
 
 current_request: ContextVar[str] = ContextVar("agentcompass_request", default="")
 """Name of the request on whose behalf code runs; empty for the whole orchestration."""
@@ -63,13 +62,13 @@ class LogSink:
         self._handler = handler
         self._finish = finish
         self._is_open = True
-        _TAP.add(handler)
+        TAP.add(handler)
 
     def close(self) -> None:
         """Stop taking messages and write those that were taken; may be called again."""
         if self._is_open:
             self._is_open = False
-            _TAP.remove(self._handler)
+            TAP.remove(self._handler)
             self._finish()
 
     def __enter__(self) -> Self:
@@ -226,75 +225,3 @@ class _FileWriter:
         # Only lines that we write start with a time: text from outside cannot pass for one.
         text = printable(message.text, multiline=True).replace("\n", "\n    ")
         return self._scrubber.scrub(f"{head}{text}") + "\n"
-
-
-# --- the package's logger
-
-
-class _Upward(logging.Handler):
-    """Passes on to the application's handlers what they would have got without us."""
-
-    def __init__(self, level: int, parent: logging.Logger) -> None:
-        super().__init__(level)
-        self._parent = parent
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if self._parent.hasHandlers():
-            self._parent.callHandlers(record)
-
-
-@final
-class _Tap:
-    """Opens the package's logger as wide as the widest handler needs, and puts it back when the last one goes.
-
-    The logger is the process's, so is this; it holds nothing but handlers of runs that are open.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._handlers: list[logging.Handler] = []
-        self._own_level = logging.NOTSET
-        self._restore: Callable[[], None] = lambda: None
-
-    def add(self, handler: logging.Handler) -> None:
-        logger = logging.getLogger(PACKAGE_LOGGER)
-        with self._lock:
-            if not self._handlers:
-                self._take_over(logger)
-            self._handlers.append(handler)
-            logger.addHandler(handler)
-            self._set_level(logger)
-
-    def remove(self, handler: logging.Handler) -> None:
-        logger = logging.getLogger(PACKAGE_LOGGER)
-        with self._lock:
-            logger.removeHandler(handler)
-            if handler in self._handlers:
-                self._handlers.remove(handler)
-            if self._handlers:
-                self._set_level(logger)
-            else:
-                self._restore()
-
-    def _take_over(self, logger: logging.Logger) -> None:
-        level, propagates = logger.level, logger.propagate
-        self._own_level = logger.getEffectiveLevel()
-        upward = None
-        if propagates and logger.parent is not None:
-            upward = _Upward(self._own_level, logger.parent)
-            logger.addHandler(upward)
-            logger.propagate = False
-
-        def restore() -> None:
-            if upward is not None:
-                logger.removeHandler(upward)
-            logger.setLevel(level)
-            logger.propagate = propagates
-
-        self._restore = restore
-
-    def _set_level(self, logger: logging.Logger) -> None:
-        logger.setLevel(min(self._own_level, *(handler.level for handler in self._handlers)))
-
-
-_TAP: Final = _Tap()

@@ -12,7 +12,8 @@ from typing import Final, Literal, TypeAlias, final
 import attrs
 
 from agentcompass.progress import events, text
-from agentcompass.progress.tracker import ActiveAttempt, RequestState, Tracker
+from agentcompass.progress.state import ActiveAttempt, RequestState
+from agentcompass.progress.tracker import Tracker
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from agentcompass.progress import narrator, text
-from agentcompass.progress.tracker import ActiveAttempt, RequestState, Tracker
+from agentcompass.progress.state import ActiveAttempt, RequestState
+from agentcompass.progress.tracker import Tracker
 
 _MIN_BAR: Final = 10
 _MAX_BAR: Final = 40

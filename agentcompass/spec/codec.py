@@ -23,10 +23,18 @@ from cattrs.errors import (
 )
 
 from agentcompass.records import JSON
-from agentcompass.secrets import Secret
+from agentcompass.secrets import MASK, Secret
 from agentcompass.spec.converter import UnusableError, converter, raw
 from agentcompass.spec.problems import Problems
-from agentcompass.spec.tree import Key, Written, at, kind_of, report, report_unknown_keys
+from agentcompass.spec.tree import (
+    Key,
+    Written,
+    at,
+    kind_of,
+    report,
+    report_key,
+    report_unknown_keys,
+)
 
 T = TypeVar("T")
 
@@ -89,8 +97,7 @@ def check_fields(
     for key, sentence in (elsewhere or {}).items():
         misplaced = node.get(key)
         if misplaced is not None:
-            origin = misplaced.origin
-            problems.add(origin.key_where or origin.where, origin.path, sentence)
+            report_key(problems, misplaced, sentence)
     _good_fields(node.without(*elsewhere) if elsewhere else node, cls, problems, is_used=False)
 
 
@@ -170,9 +177,12 @@ def _report_cause(
     elif isinstance(cause, KeyError) and keys[-1:] == cause.args:
         report(problems, node, "is required", *keys)
     else:
+        sentence = str(cause.args[0]) if cause.args else type(cause).__name__
         # a class's own validator speaks of its field by name: 'limit' must be >= 1
-        named = re.match(r"'(\w+)' ", str(cause))
+        named = re.match(r"'(\w+)' ", sentence)
         here, _ = at(node, keys)
         extra = (named[1],) if named and here.get(named[1]) is not None else ()
-        sentence = str(cause.args[0]) if cause.args else type(cause).__name__
+        told, _ = at(here, extra)
+        if told.is_secret and isinstance(told.data, str) and told.data:
+            sentence = sentence.replace(told.data, MASK)
         report(problems, node, sentence, *keys, *extra)

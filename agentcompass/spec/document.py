@@ -9,7 +9,7 @@ import attrs
 from agentcompass.spec.codec import check_fields, fields_of, structure_value
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.resolved import ExecutionConfig, RuntimeConfig
-from agentcompass.spec.tree import Written, kind_of, report, report_unknown_keys
+from agentcompass.spec.tree import Written, kind_of, report, report_key, report_unknown_keys
 from agentcompass.spec.written import (
     SUPPORTED_VERSION,
     ModelSection,
@@ -67,9 +67,8 @@ def check_component(section: Written, problems: Problems) -> None:
         return
     nested = section.get("params")
     if nested is not None:
-        place = nested.origin
         sentence = "component sections are flat: write the fields of `params` beside `id`"
-        problems.add(place.key_where or place.where, place.path, sentence)
+        report_key(problems, nested, sentence)
     name = section.get("id")
     if name is not None and name.data is not None:
         structure_value(name, str, problems, is_used=False)

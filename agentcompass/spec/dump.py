@@ -78,7 +78,7 @@ def request_as_dict(request: Request, orchestration: Orchestration) -> dict[str,
         "model": _model(request.model, orchestration.secrets),
         "execution": _given(as_written(request.execution, None, orchestration.secrets)),
         "runtime": _given({"reuse": request.reuse, "reuse_run_id": request.reuse_run_id}),
-        "output": _given(output),
+        "output": _given(as_written(output, None, orchestration.secrets)),
     }
     return {
         "name": _scrubbed(request.name, orchestration.secrets),

@@ -49,9 +49,16 @@ class Problems:
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._found.values())
 
-    def relocate(self, change: Callable[[Problem], Problem]) -> None:
-        """Replace every problem by `change` of it."""
-        self._found = {key: change(problem) for key, problem in self._found.items()}
+    def relocate(self, change: Callable[[Problem], Problem | None]) -> None:
+        """Put every problem where `change` says; None leaves it. Of those moved to one place, the first stays."""
+        kept: dict[tuple[str, ...], Problem] = {}
+        for key, problem in self._found.items():
+            moved = change(problem)
+            if moved is None:
+                kept[key] = problem
+            else:
+                kept.setdefault((moved.where, moved.path), moved)
+        self._found = kept
 
     def raise_if_any(self) -> None:
         """Raise one error for all problems found so far.

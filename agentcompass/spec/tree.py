@@ -117,12 +117,17 @@ def report(problems: Problems, node: Written, sentence: str, *keys: Key) -> None
     problems.add(found.origin.where, path, sentence)
 
 
+def report_key(problems: Problems, item: Written, sentence: str) -> None:
+    """Add a problem about a key, where the key stands and not its value."""
+    origin = item.origin
+    problems.add(origin.key_where or origin.where, origin.path, sentence)
+
+
 def report_unknown_keys(problems: Problems, node: Written, known: tuple[str, ...]) -> None:
     """Add a problem, with the nearest known key, for each key of a mapping that is not known."""
     for key, item in node.items():
         if key not in known:
-            sentence = f"unknown key{did_you_mean(key, known)}"
-            problems.add(item.origin.key_where or item.origin.where, item.origin.path, sentence)
+            report_key(problems, item, f"unknown key{did_you_mean(key, known)}")
 
 
 def from_python(value: object, origin: Origin, problems: Problems) -> Written:

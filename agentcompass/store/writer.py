@@ -59,6 +59,7 @@ class Writer:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._queue: deque[Job] = deque()
+        self._taken: deque[Job] = deque()
         self._is_closing = False
         self._thread: threading.Thread | None = None
         self.pending = 0
@@ -109,23 +110,27 @@ class Writer:
         while batch := self._take():
             finished = [(job, *self._write(job)) for job in batch]
             errors = self._commit(finished)
+            size = sum(job.size for job in batch)
             with self._changed:
                 self.pending -= len(batch)
-                self.pending_bytes -= sum(job.size for job in batch)
+                self.pending_bytes -= size
             for job, target, error in finished:
                 self._tell(job, error or errors.get(target))
 
     def _take(self) -> list[Job]:
         """Wait for jobs; an empty list says that the writer is closed and all is done."""
-        with self._changed:
-            while not self._queue and not self._is_closing:
-                self._changed.wait()
-            batch: list[Job] = []
-            size = 0
-            while self._queue and size < MAX_BATCH_BYTES:
-                batch.append(self._queue.popleft())
-                size += batch[-1].size
-            return batch
+        if not self._taken:
+            with self._changed:
+                while not self._queue and not self._is_closing:
+                    self._changed.wait()
+                # Swapped, not emptied: who submits must not wait for a long queue to be walked.
+                self._taken, self._queue = self._queue, deque()
+        batch: list[Job] = []
+        size = 0
+        while self._taken and size < MAX_BATCH_BYTES:
+            batch.append(self._taken.popleft())
+            size += batch[-1].size
+        return batch
 
     @staticmethod
     def _write(job: Job) -> tuple[Target | None, StoreError | None]:

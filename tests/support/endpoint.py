@@ -540,12 +540,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(argv)
     behaviour = BEHAVIOURS[options.behaviour] if options.answer is None else chat(options.answer)
-    stopped = threading.Event()
+    # asked before the URL is printed: whoever reads it may end at once
+    parent, stopped = os.getppid(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     signal.signal(signal.SIGINT, lambda *_: stopped.set())
     with FakeEndpoint(behaviour, port=options.port, on_request=_logger(options.log)) as endpoint:
         print(endpoint.base_url, flush=True)
-        parent = os.getppid()
         while os.getppid() == parent and not stopped.wait(0.5):
             pass
 

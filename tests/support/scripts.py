@@ -14,6 +14,9 @@ import agentcompass
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(agentcompass.__file__).parents[1])}
 """For children anywhere: the package under test is the one they import."""
 
+HEAD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""Who starts the tests in the background of a shell makes them, and their children, ignore interrupts."""
+
 
 @attrs.frozen
 class Ended:
@@ -29,7 +32,7 @@ def run_script(
 ) -> Ended:
     """Run a program that prints `ready`; then send it signals, `pause` seconds apart."""
     child = subprocess.Popen(
-        [sys.executable, "-W", "error::ResourceWarning", "-c", text],
+        [sys.executable, "-W", "error::ResourceWarning", "-c", HEAD + text],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

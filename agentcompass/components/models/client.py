@@ -110,6 +110,8 @@ class LentModel:
     Attributes:
         id: The model's id, as sent.
         protocol: The name of the wire protocol.
+        asked: Calls that the harness made, whatever came of them.
+        replies: Calls that gave it a reply.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class LentModel:
     ) -> None:
         self.id = config.id
         self.protocol = codec.name
+        self.asked = self.replies = 0
         self._params = config.params
         self._caller = caller
         self._codec = codec
@@ -134,11 +137,6 @@ class LentModel:
     def usage(self) -> Usage:
         """Sum over all requests so far that were answered, or given up while the endpoint worked on them."""
         return self._meter.usage
-
-    @property
-    def calls(self) -> int:
-        """Requests that the endpoint answered so far; errors are no answers."""
-        return self._meter.answers
 
     def revoke(self) -> None:
         """Refuse every further call and cancel those in flight; each raises `ModelError`, code `model-revoked`."""
@@ -172,6 +170,7 @@ class LentModel:
             body.setdefault("stream_options", {"include_usage": True})
         if self._is_revoked:
             raise revoked()
+        self.asked += 1
         with trio.CancelScope() as scope:
             self._in_flight.add(scope)
             try:
@@ -179,6 +178,7 @@ class LentModel:
             finally:
                 self._in_flight.discard(scope)
             if not self._is_revoked:
+                self.replies += 1
                 return reply
         raise revoked()
 

@@ -217,7 +217,7 @@ async def test_every_form_of_the_base_url_finds_the_endpoint(written, target):
         async with Opened(endpoint.url + written) as opened:
             for _ in range(3):
                 await opened.say()
-            assert opened.model.calls == opened.model.usage.calls == 3
+            assert opened.model.replies == opened.model.usage.calls == 3
         assert not opened.retries
         assert [seen.target for seen in endpoint.requests[-3:]] == [target] * 3
         assert len(endpoint.requests) <= 4
@@ -410,7 +410,7 @@ async def test_nobody_listening_is_tried_again_and_then_told():
         pass
     async with Opened(endpoint) as opened:
         failed = await opened.fail()
-        assert (opened.model.calls, opened.model.usage) == (0, Usage())
+        assert (opened.model.replies, opened.model.usage) == (0, Usage())
     assert (failed.code, failed.retryable) == ("connection-failed", True)
     assert [retry.code for retry in opened.retries] == ["connection-failed"] * RETRIES
 
@@ -486,7 +486,7 @@ async def test_the_time_of_a_call_bounds_a_silent_endpoint():
     with FakeEndpoint(no_answer("stall")) as endpoint:
         async with Opened(endpoint, timeout_seconds=0.2) as opened:
             failed = await opened.fail()
-            assert opened.model.calls == 0
+            assert opened.model.replies == 0
             assert opened.model.usage.unmetered_calls == 1
         await trio.to_thread.run_sync(endpoint.wait_for_open_connections, 0)
     assert (failed.code, failed.retryable) == ("timed-out", True)
@@ -497,6 +497,14 @@ async def test_the_time_of_a_call_bounds_a_silent_endpoint():
 async def test_the_time_of_a_call_spans_its_tries():
     with FakeEndpoint(error(500).but(delay_seconds=0.08)) as endpoint:
         async with Opened(endpoint, timeout_seconds=0.3, max_retries=1000) as opened:
+            with trio.fail_after(5):
+                await opened.fail()
+    assert len(endpoint.requests) <= 4
+
+
+async def test_waits_between_tries_are_the_calls_own_time():
+    with FakeEndpoint(error(503, headers={"retry-after": "0.1"})) as endpoint:
+        async with Opened(endpoint, timeout_seconds=0.35, max_retries=1000) as opened:
             with trio.fail_after(5):
                 await opened.fail()
     assert len(endpoint.requests) <= 4
@@ -514,7 +522,7 @@ async def test_waiting_for_others_is_not_the_calls_own_time():
             async with trio.open_nursery() as nursery:
                 for _ in range(5):
                     nursery.start_soon(opened.say)
-            assert opened.model.calls == 5
+            assert opened.model.replies == 5
         assert endpoint.peak_in_flight == 1
 
 
@@ -613,7 +621,7 @@ async def test_an_answer_that_is_paid_for_but_useless_counts():
             reply = await opened.say()
             assert reply.usage.calls == 1
             assert (opened.model.usage.calls, opened.model.usage.total_tokens) == (2, 30)
-            assert opened.model.calls == 2
+            assert opened.model.replies == 1
 
 
 async def test_an_answer_that_breaks_counts_as_far_as_it_told():
@@ -630,7 +638,7 @@ async def test_errors_are_not_answers():
     with FakeEndpoint([error(500), rate_limited(), chat("x")]) as endpoint:
         async with Opened(endpoint) as opened:
             await opened.say()
-            assert opened.model.calls == opened.model.usage.calls == 1
+            assert opened.model.replies == opened.model.usage.calls == 1
 
 
 async def test_a_call_given_up_while_the_endpoint_works_is_unmetered():
@@ -641,7 +649,7 @@ async def test_a_call_given_up_while_the_endpoint_works_is_unmetered():
                 await trio.to_thread.run_sync(endpoint.wait_for_requests, 1)
                 nursery.cancel_scope.cancel()
             assert opened.model.usage == Usage(calls=1, unmetered_calls=1, cost_usd=None)
-            assert opened.model.calls == 0
+            assert opened.model.replies == 0
 
 
 # --- revoking
@@ -654,7 +662,7 @@ async def test_a_revoked_model_refuses_without_a_request():
             opened.model.revoke()
             opened.model.revoke()
             failed = await opened.fail()
-            assert opened.model.calls == 1
+            assert opened.model.replies == 1
             assert (await opened.client.lend(opened.retries.append).chat(HI)).message.text == "hi"
     assert (failed.code, failed.retryable) == ("model-revoked", False)
     assert len(endpoint.requests) == 2
@@ -755,7 +763,7 @@ async def test_bad_days_in_random_order_lose_nothing():
                 for _ in range(16):
                     nursery.start_soon(ask)
             assert replies == ["ok"] * 160
-            assert opened.model.usage.calls == opened.model.calls <= len(endpoint.requests)
+            assert opened.model.replies <= opened.model.usage.calls <= len(endpoint.requests)
 
 
 def test_importing_the_package_does_not_load_the_http_library():

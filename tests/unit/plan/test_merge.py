@@ -13,7 +13,7 @@ LEAVES = st.none() | st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2)
 DOCUMENTS = st.dictionaries(
     KEYS, st.recursive(LEAVES, lambda inner: st.dictionaries(KEYS, inner, max_size=3)), max_size=3
 )
-QUICK = settings(max_examples=150, deadline=None)
+QUICK = settings(max_examples=60, deadline=None)
 
 
 def _tree(value, layer="x"):

@@ -367,6 +367,7 @@ def _run(code, **environ):
     return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
+        check=False,
         text=True,
         timeout=30,
         env=_environment(environ),

@@ -177,7 +177,8 @@ def test_the_console_shows_tracebacks_at_debug():
             LOG.warning("failed", exc_info=True)
     ((level, text),) = shown.lines
     assert level == "warning"
-    assert text.startswith("failed\nTraceback") and text.endswith("ValueError: cause")
+    assert text.startswith("failed\nTraceback")
+    assert text.endswith("ValueError: cause")
 
 
 def test_a_log_call_with_wrong_arguments_is_a_line_and_no_noise(tmp_path, capsys):
@@ -197,7 +198,7 @@ def test_a_full_disk_stops_neither_the_run_nor_its_end(capsys):
 
 def test_lone_surrogates_and_long_messages_are_written(tmp_path):
     with logs.open_log_file(tmp_path / "log", "DEBUG", scrubber()):
-        LOG.info("x\ud800" + "y" * 1_000_000)
+        LOG.info("x\ud800%s", "y" * 1_000_000)
     assert 100_000 <= len((tmp_path / "log").read_text()) < 101_000
 
 

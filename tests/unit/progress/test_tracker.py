@@ -4,7 +4,8 @@ import pytest
 
 from agentcompass.metrics.intervals import wilson
 from agentcompass.progress import events
-from agentcompass.progress.tracker import OTHER_CAUSES, Tracker
+from agentcompass.progress.state import OTHER_CAUSES
+from agentcompass.progress.tracker import Tracker
 from agentcompass.records import Usage
 from support.scripted_run import (
     START,

@@ -160,6 +160,17 @@ def test_a_secret_is_never_shown_in_a_problem():
     assert "sk-hidden" not in str(*problems)
 
 
+def test_a_validator_does_not_tell_a_secret_either():
+    @attrs.frozen(kw_only=True)
+    class Keyed:
+        api_key: str = attrs.field(validator=attrs.validators.matches_re("sk-.*"))
+
+    _, problems = _structure("api_key: hidden-key\n", cls=Keyed)
+    assert len(problems) == 1
+    assert problems[0].startswith("f.yaml:1:10: api_key: ")
+    assert "hidden-key" not in problems[0]
+
+
 def test_a_secret_keeps_its_reference():
     value, _ = _structure("key: ${MY_KEY}", environ={"MY_KEY": "abc"})
     assert value.key.reveal() == "abc"

@@ -2,7 +2,6 @@ import json
 import logging
 import math
 import os
-import stat
 import subprocess
 from pathlib import Path
 
@@ -193,8 +192,6 @@ def test_update_replaces_run_json_whole_and_leaves_nothing_else(disk):
     assert read_run(disk.paths.run_dir).info == done
     assert not list(disk.paths.run_dir.glob("*.tmp"))
     assert not list(disk.paths.run_dir.glob(".*"))
-    mode = stat.S_IMODE(disk.paths.run_file.stat().st_mode)
-    assert mode & 0o400
 
 
 def test_events_keep_their_order(disk):
@@ -326,7 +323,7 @@ def test_closing_after_the_writer_still_gives_up_the_lock(tmp_path):
         pass
 
 
-def test_a_run_without_its_own_thread_work_can_be_closed_twice(disk):
+def test_closing_twice_is_fine_and_appending_afterwards_fails(disk):
     assert disk.store.close(10)
     assert disk.store.close(10)
     error, _ = disk.append(graded())

@@ -6,6 +6,7 @@ import pytest
 
 import agentcompass
 from agentcompass import api
+from agentcompass.api import endings
 from agentcompass.errors import (
     ConfigurationError,
     EvaluationFailedError,
@@ -76,12 +77,12 @@ def test_exit_codes(result, code):
 
 
 def test_a_completed_evaluation_is_its_dictionary():
-    assert api._single_result(_result(DONE, status="completed")) == {"metrics": {}}
+    assert endings.single_result(_result(DONE, status="completed")) == {"metrics": {}}
 
 
 def test_the_error_of_a_failed_evaluation_is_raised_itself():
     with pytest.raises(PreflightError) as caught:
-        api._single_result(_result(NOT_READY))
+        endings.single_result(_result(NOT_READY))
     assert caught.value is NOT_READY.exception
 
 
@@ -90,14 +91,14 @@ def test_a_timeout_carries_the_result_as_far_as_it_got():
         status="timed_out", error="too late", result={"metrics": {}}, paths={"run_dir": "r"}
     )
     with pytest.raises(EvaluationTimeoutError, match="too late") as caught:
-        api._single_result(_result(outcome, status="timed_out", ended_by="timeout"))
+        endings.single_result(_result(outcome, status="timed_out", ended_by="timeout"))
     assert isinstance(caught.value, TimeoutError)
     assert (caught.value.result, caught.value.paths) == ({"metrics": {}}, {"run_dir": "r"})
 
 
 def test_a_failure_without_an_error_of_its_own_is_an_evaluation_failure():
     with pytest.raises(EvaluationFailedError, match="the evaluation was failed"):
-        api._single_result(_result(_outcome()))
+        endings.single_result(_result(_outcome()))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_a_failure_without_an_error_of_its_own_is_an_evaluation_failure():
 def test_a_signal_that_ended_the_run_is_raised_to_the_program(ended_by, kind):
     cancelled = _outcome(status="cancelled")
     with pytest.raises(kind) as caught:
-        api._single_result(_result(cancelled, status="cancelled", ended_by=ended_by))
+        endings.single_result(_result(cancelled, status="cancelled", ended_by=ended_by))
     if kind is SystemExit:
         assert caught.value.code == 143
 

@@ -5,9 +5,9 @@ import inspect
 import attrs
 import pytest
 
+from agentcompass.api.signature import takes, takes_after_first
 from agentcompass.errors import ConfigurationError
 from agentcompass.options import LaunchOptions, RunOptions
-from agentcompass.signature import takes, takes_after_first
 
 
 @takes(RunOptions)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from agentcompass.cli import app
+from agentcompass.cli.errors import Context, report, tell
+from agentcompass.errors import (
+    ConfigurationError,
+    EvaluationFailedError,
+    EvaluationTimeoutError,
+    PreflightError,
+    StoreError,
+)
+
+
+def reported(error, *arguments):
+    stream = io.StringIO()
+    code = report(error, Context.of(arguments), stream)
+    return code, stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigurationError("x"), 2),
+        (PreflightError("x"), 3),
+        (EvaluationFailedError("x"), 1),
+        (EvaluationTimeoutError("x"), 124),
+        (StoreError("x"), 1),
+        (ZeroDivisionError("x"), 1),
+    ],
+)
+def test_each_error_has_its_exit_code(error, code):
+    assert reported(error)[0] == code
+
+
+def test_an_expected_error_is_its_message_and_its_hint():
+    _, text = reported(PreflightError("Docker does not answer", hint="Start it."))
+    assert text == "error: Docker does not answer\nStart it.\n"
+
+
+def test_an_unexpected_error_is_a_line_and_how_to_report_it():
+    _, text = reported(ZeroDivisionError("division by zero"))
+    first, second = text.splitlines()
+    assert first == "error: ZeroDivisionError: division by zero"
+    assert "report it" in second
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("flags", [["--log-level", "DEBUG"], ["--log-level=DEBUG"]])
+def test_debugging_adds_the_traceback(flags):
+    try:
+        raise ConfigurationError("wrong")
+    except ConfigurationError as error:
+        _, text = reported(error, *flags)
+    assert text.startswith("Traceback")
+    assert text.endswith("error: wrong\n")
+
+
+@pytest.mark.parametrize(
+    "given", [["--model-api-key", "sk-verysecret"], ["--model-api-key=sk-verysecret"]]
+)
+def test_a_key_on_the_command_line_is_not_shown(given):
+    _, text = reported(ValueError("refused: sk-verysecret"), *given)
+    assert "sk-verysecret" not in text
+    assert "refused: [secret]" in text
+
+
+def test_a_reference_is_no_secret():
+    _, text = reported(ValueError("unset: ${MODEL_API_KEY}"), "--model-api-key", "${MODEL_API_KEY}")
+    assert "${MODEL_API_KEY}" in text
+
+
+def test_messages_cannot_command_the_terminal():
+    _, text = reported(ConfigurationError("file \x1b[2Jname\x07"))
+    assert text == "error: file name\n"
+
+
+def test_a_stream_without_unicode_gets_escapes():
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    tell("d\xe9j\xe0", Context.of([]), stream)
+    assert raw.getvalue() == b"d\\xe9j\\xe0\n"
+
+
+def test_nobody_to_tell_is_no_further_error():
+    stream = io.StringIO()
+    stream.close()
+    tell("text", Context.of([]), stream)
+
+
+@pytest.mark.parametrize(
+    "raised", [KeyboardInterrupt(), BaseExceptionGroup("many", [KeyboardInterrupt(), ValueError()])]
+)
+def test_an_interrupt_outside_a_run_ends_with_130_and_no_word(monkeypatch, capsys, raised):
+    def build():
+        raise raised
+
+    monkeypatch.setattr(app, "build", build)
+    assert app.run(["list", "benchmarks"]) == 130
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from agentcompass.cli.output import Emitter, table
+from support.commandline import Program
+
+
+def test_columns_are_aligned_and_lines_have_no_tail():
+    assert table([("a", "long cell", "x"), ("bbb", "c", "")]) == "a    long cell  x\nbbb  c"
+
+
+def test_an_ascii_stream_gets_escapes(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    Emitter().text("d\xe9j\xe0")
+    assert raw.getvalue() == b"d\\xe9j\\xe0\n"
+
+
+def test_json_is_strict():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Emitter().json(float("nan"))
+
+
+def test_a_reader_who_leaves_early_is_no_error(tmp_path):
+    with Program(tmp_path).start("config", "docs") as child:
+        child.stdout.readline()
+        child.stdout.close()
+        assert child.wait(30) == 0
+        assert child.stderr.read() == ""
+
+
+def test_a_full_disk_is_an_error_that_says_so(tmp_path):
+    with (
+        open("/dev/full", "w") as full,
+        Program(tmp_path).start("config", "docs", stdout=full) as child,
+    ):
+        assert child.stderr.read() == (
+            "error: standard output cannot be written: No space left on device\n"
+        )
+        assert child.wait(30) == 1
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("list", "harnesses")])
+def test_a_closed_standard_output_is_no_error(tmp_path, arguments):
+    program = Program(tmp_path)
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *program.arguments(*arguments)]
+    done = subprocess.run(
+        shell, env=program.environment(), capture_output=True, check=False, text=True, timeout=30
+    )
+    assert (done.returncode, done.stderr) == (0, "")
