@@ -107,6 +107,9 @@ class References:
         for user, password in _USERINFO.findall(found.value):
             self._collect(password or user)
             self._collect(unquote(password or user))
+            self._collect(
+                f"{unquote(user)}:{unquote(password)}"
+            )  # whose base64 is what goes over the wire
         if is_secret:
             self._collect(found.value, reference)
         secret = is_secret or bool(found.secret_values)

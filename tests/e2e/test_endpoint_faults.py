@@ -131,7 +131,14 @@ def test_retry_after_of_an_hour_fails_now_and_says_what_was_asked(program):
 
 @pytest.mark.parametrize(
     "content",
-    ["x" * 2_000_000 + " 4", "broken \ud83d emoji 5", "\x1b[2J\x1b[31m 6", "\u2028\u0085 7", "", None],
+    [
+        "x" * 2_000_000 + " 4",
+        "broken \ud83d emoji 5",
+        "\x1b[2J\x1b[31m 6",
+        "\u2028\u0085 7",
+        "",
+        None,
+    ],
     ids=["2 MB", "lone surrogate", "terminal escapes", "line separators", "empty", "null"],
 )
 def test_odd_content_is_graded_and_kept(program, content):

@@ -79,7 +79,9 @@ def test_an_interrupted_run_ends_in_time_leaves_nothing_and_can_be_finished(tmp_
     for run_dir in work.run_dirs():
         verdicts = work.check_unique(run_dir)
         assert set(verdicts) <= {"graded", "cancelled"}, verdicts
-    if kind != "ctrl-c twice":  # it cut cleanup short: what is left is in the ledger, and gone with the next start
+    if (
+        kind != "ctrl-c twice"
+    ):  # it cut cleanup short: what is left is in the ledger, and gone with the next start
         assert work.leases() == []
         assert work.sandboxes() == []
     work.resume()
@@ -99,7 +101,9 @@ def test_a_killed_run_loses_only_what_was_in_flight(tmp_path, moment):
     finished = 0
     for run_dir in work.run_dirs():
         if (run_dir / "attempts.jsonl").exists():
-            finished = sum(1 for line in (run_dir / "attempts.jsonl").read_bytes().split(b"\n")[:-1])
+            finished = sum(
+                1 for line in (run_dir / "attempts.jsonl").read_bytes().split(b"\n")[:-1]
+            )
     result = work.resume()
     assert result["summary"]["reused"] == finished
     assert await_no_survivors(f"9{work.marker}") == []

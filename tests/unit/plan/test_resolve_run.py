@@ -245,7 +245,7 @@ def test_secrets_come_in_by_every_door_and_are_written_as_references(tmp_path):
     }
     assert resolved.requests[0].model.written == {"extra_headers": {"X-Api-Key": "[secret]"}}
     assert {secret.reveal() for secret in resolved.secrets} == {
-        "clear-key", "x", "from-env", "pass-word", "in-params",
+        "clear-key", "x", "from-env", "pass-word", "me:pass-word", "in-params",
     }  # fmt: skip
 
 

@@ -132,9 +132,12 @@ with open_it() as display:
     done = time.monotonic()
 closed = time.monotonic()
 termios.tcflow(2, termios.TCOON)
-print(f"handled={done - begin < 8} closed={closed - done < 2}")
+print(f"handled={done - begin < 8} closed={closed - done < 2}", flush=True)
+sys.stdin.readline()
 """)
-    screen.until("handled=True closed=True")
+    screen.until("handled=")
+    assert "handled=True closed=True" in screen.text
+    screen.write(b"\n")
     assert screen.end() == 0
 
 

@@ -104,8 +104,16 @@ def test_names_that_only_look_so(name):
         ("api_key", "", {}),
         ("max_tokens", "123456", {}),
         ("sort_key", "created_at", {}),
-        ("url", "http://user:pass%21word@h/", {"pass%21word": "[secret]", "pass!word": "[secret]"}),
-        ("url", "see https://ghp_token@github.com/x", {"ghp_token": "[secret]"}),
+        (
+            "url",
+            "http://user:pass%21word@h/",
+            dict.fromkeys(("pass%21word", "pass!word", "user:pass!word"), "[secret]"),
+        ),
+        (
+            "url",
+            "see https://ghp_token@github.com/x",
+            dict.fromkeys(("ghp_token", "ghp_token:"), "[secret]"),
+        ),
         ("url", "http://h/a@b", {}),
         ("text", "${K}", {}),
         ("passwords", ["one111", "two222"], {"one111": "[secret]", "two222": "[secret]"}),

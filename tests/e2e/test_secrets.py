@@ -1,0 +1,137 @@
+"""A secret reaches the endpoint and nothing else, whichever door it came in by."""
+
+import base64
+import json
+
+import pytest
+
+from support.commandline import Program
+from support.endpoint import FakeEndpoint, chat, echo_key, error
+
+KEY = 'sk-very/secret+key="1"-0123456789'
+PLAIN_KEY = "sk-plainkey-0123456789abcdef"
+TASKS = [{"id": "a", "prompt": "hi", "answer": "hello"}]
+
+
+@pytest.fixture
+def program(tmp_path):
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(TASKS[0]) + "\n")
+    return Program(tmp_path)
+
+
+def options(*more):
+    return (
+        "run", "jsonl", "openai_chat", "m", "--benchmark-params", '{"path": "tasks.jsonl"}',
+        "--max-retries", "0", "--log-level", "DEBUG", *more,
+    )  # fmt: skip
+
+
+def assert_nowhere(program, done, *secrets):
+    """No file of the folder and no output has a secret in any encoding that such things travel in."""
+    forms = set()
+    for secret in secrets:
+        forms |= {
+            secret,
+            json.dumps(secret)[1:-1],
+            base64.b64encode(secret.encode()).decode().rstrip("="),
+        }
+    seen = {"stdout": done.stdout, "stderr": done.stderr}
+    results = program.folder / "results"
+    for path in [*results.rglob("*")]:
+        if path.is_file():
+            seen[str(path)] = path.read_text(errors="replace")
+        seen[f"name of {path}"] = path.name
+    for place, text in seen.items():
+        for form in forms:
+            assert form not in text, place
+    assert (results.exists()) == bool(list(results.rglob("run.json")))
+
+
+def leaky(seen):
+    """Behaviour: repeats the key in an error."""
+    return error(400, f"bad request from {seen.headers.get('authorization')} to {seen.target}")
+
+
+def chatty(seen):
+    """Behaviour: repeats the key in the answer."""
+    return chat(f"hello, your key is {seen.headers.get('authorization')}")
+
+
+@pytest.mark.parametrize("behaviour", [echo_key, leaky, chatty])
+@pytest.mark.parametrize("door", ["flag", "variable", "config file", "reference in a flag"])
+def test_a_key_is_in_no_file_and_no_output(program, behaviour, door):
+    with FakeEndpoint(behaviour) as endpoint:
+        base = ("--model-base-url", endpoint.base_url)
+        environ = {}
+        if door == "flag":
+            more = (*base, "--model-api-key", PLAIN_KEY)
+        elif door == "variable":
+            environ = {"THE_KEY": PLAIN_KEY}
+            more = (*base, "--model-api-key", "${THE_KEY}")
+        elif door == "config file":
+            (program.folder / "extra.yaml").write_text(
+                f"environments:\n  host_process:\n    env_variables: {{SERVICE_TOKEN: '{PLAIN_KEY}'}}\n"
+            )
+            more = (*base, "--model-api-key", PLAIN_KEY, "--config", "extra.yaml")
+        else:
+            environ = {"FIRST": PLAIN_KEY[:9], "SECOND": PLAIN_KEY[9:]}
+            more = (*base, "--model-api-key", "${FIRST}${SECOND}")
+        done = program(*options(*more), **environ)
+        assert endpoint.requests[0].headers["authorization"] == f"Bearer {PLAIN_KEY}"
+    assert_nowhere(program, done, PLAIN_KEY)
+    (run_file,) = (program.folder / "results").rglob("run.json")
+    if door == "variable":
+        assert "${THE_KEY}" in run_file.read_text()
+
+
+@pytest.mark.parametrize("behaviour", [leaky, chatty])
+def test_the_password_in_a_url_is_in_no_file_and_no_output(program, behaviour):
+    with FakeEndpoint(behaviour) as endpoint:
+        url = endpoint.base_url.replace("http://", "http://someone:pass-word-12345@")
+        done = program(*options("--model-base-url", url))
+        sent = endpoint.requests[0].headers["authorization"]
+    assert base64.b64decode(sent.removeprefix("Basic ")) == b"someone:pass-word-12345"
+    assert_nowhere(program, done, "pass-word-12345", sent.removeprefix("Basic "))
+
+
+def test_a_key_in_a_header_parameter_is_no_exception(program):
+    with FakeEndpoint(echo_key) as endpoint:
+        done = program(
+            *options("--model-base-url", endpoint.base_url, "--model-api-key", KEY.replace('"', ""))
+        )
+    assert_nowhere(program, done, KEY.replace('"', ""))
+
+
+def test_dry_run_and_config_show_print_the_reference_only(program):
+    (program.folder / "agentcompass.yaml").write_text(
+        "environments:\n  host_process:\n    env_variables: {SERVICE_TOKEN: '${TOKEN}'}\n"
+    )
+    more = (
+        "--model-base-url",
+        "http://127.0.0.1:9/v1",
+        "--model-api-key",
+        "${THE_KEY}",
+        "--dry-run",
+    )
+    environ = {"THE_KEY": PLAIN_KEY, "TOKEN": "tok-0123456789"}
+    done = program(*options(*more), **environ)
+    assert done.returncode == 0, done.stderr
+    assert "${THE_KEY}" in done.stdout
+    for text in (done, program("config", "show", **environ)):
+        assert PLAIN_KEY not in text.stdout + text.stderr
+        assert "tok-0123456789" not in text.stdout + text.stderr
+    assert not (program.folder / "results").exists()
+
+
+def test_fields_that_only_look_like_secrets_are_left_alone(program):
+    task = {
+        "id": "a", "prompt": "sort_key max_token api_key", "answer": "x", "metadata": {"sort_key": "b", "max_token": "7"},
+    }  # fmt: skip
+    (program.folder / "tasks.jsonl").write_text(json.dumps(task) + "\n")
+    with FakeEndpoint(chat("the max_token of my api_key is sort_key")) as endpoint:
+        done = program(
+            *options("--model-base-url", endpoint.base_url, "--model-api-key", PLAIN_KEY)
+        )
+    assert done.returncode == 0
+    (journal,) = (program.folder / "results").rglob("attempts.jsonl")
+    assert "the max_token of my api_key is sort_key" in journal.read_text()
