@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from agentcompass.api import async_run_evaluation as async_run_evaluation
     from agentcompass.api import launch as launch
     from agentcompass.api import run_evaluation as run_evaluation
+    from agentcompass.components.analysis import AnalyzerParams as AnalyzerParams
+    from agentcompass.components.analysis import Finding as Finding
+    from agentcompass.components.analysis import FinishedAttempt as FinishedAttempt
+    from agentcompass.components.analysis import Summarizer as Summarizer
+    from agentcompass.components.analysis import SummaryRow as SummaryRow
     from agentcompass.components.base import AgentOutcome as AgentOutcome
     from agentcompass.components.base import Analyzer as Analyzer
     from agentcompass.components.base import Benchmark as Benchmark
@@ -21,7 +26,6 @@ if TYPE_CHECKING:
     from agentcompass.components.base import Environment as Environment
     from agentcompass.components.base import Evaluation as Evaluation
     from agentcompass.components.base import ExecResult as ExecResult
-    from agentcompass.components.base import Finding as Finding
     from agentcompass.components.base import Harness as Harness
     from agentcompass.components.base import LoadContext as LoadContext
     from agentcompass.components.base import Model as Model
@@ -93,6 +97,11 @@ _ORIGINS: dict[str, str] = {
     "RequestOutcome": "records",
     "Usage": "records",
     "Secret": "secrets",
+    "AnalyzerParams": "components.analysis",
+    "Finding": "components.analysis",
+    "FinishedAttempt": "components.analysis",
+    "Summarizer": "components.analysis",
+    "SummaryRow": "components.analysis",
     "Message": "components.messages",
     "Reply": "components.messages",
     "Tool": "components.messages",
@@ -105,7 +114,6 @@ _ORIGINS: dict[str, str] = {
     "Environment": "components.base",
     "Evaluation": "components.base",
     "ExecResult": "components.base",
-    "Finding": "components.base",
     "Harness": "components.base",
     "LoadContext": "components.base",
     "Model": "components.base",

@@ -16,6 +16,7 @@ from agentcompass.bridge import Main, Message, Sink
 from agentcompass.engine.control import Control
 from agentcompass.engine.orchestrate import orchestrate
 from agentcompass.engine.signals import free_signals, watch_signals
+from agentcompass.engine.watchdog import watchdog
 from agentcompass.errors import PreflightError
 from agentcompass.progress.display import open_display
 from agentcompass.progress.events import Event, EventSink
@@ -73,6 +74,8 @@ def _engine(
         scrubber.register(*orchestration.secrets)
         with contextlib.ExitStack() as stack:
             stack.enter_context(watch_signals(control, signals, deaf_afterwards=is_process_ours))
+            if is_process_ours:
+                stack.enter_context(watchdog(control, runtime.timeout_seconds))
             display = stack.enter_context(
                 open_display(runtime.progress, scrubber=scrubber, title=orchestration.name)
             )

@@ -66,15 +66,9 @@ def run(arguments: Sequence[str]) -> int:
         command, bound, unparsed = build().parse_args(list(arguments))
         known = {"context": context} if "context" in unparsed else {}
         result = command(*bound.args, **bound.kwargs, **known)
-    except KeyboardInterrupt:
-        return errors.INTERRUPTED
     except BrokenPipeError:
         Emitter().forget_stdout()
         return 1
-    except BaseExceptionGroup as group:
-        if group.subgroup(KeyboardInterrupt) is not None:
-            return errors.INTERRUPTED
-        return errors.report(group, context, sys.stderr)
     except Exception as error:  # noqa: BLE001  # the last line of defence: a person gets a sentence, not a traceback
         return errors.report(error, context, sys.stderr)
     return result if isinstance(result, int) else 0

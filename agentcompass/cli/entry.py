@@ -39,10 +39,20 @@ def _quick_answer(arguments: list[str]) -> str | None:
 
 
 def _whole(arguments: list[str]) -> int:
-    try:
-        from agentcompass.cli.app import run  # noqa: PLC0415  # everything that is heavy
+    import signal  # noqa: PLC0415  # not needed for the quick answers
 
-        return run(arguments)
-    except KeyboardInterrupt:
-        # Before the engine takes over signals, or after it has given them back.
-        return 130
+    # Until the engine takes signals over there is nothing to clean up, and after it nothing is left to do: a plain
+    # exit, which no second Ctrl-C in the middle of an import or of the interpreter's end can turn into a traceback.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+    from agentcompass.cli.app import run  # noqa: PLC0415  # everything that is heavy
+
+    return run(arguments)
+
+
+def _leave(number: int, _frame: object) -> None:
+    os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -20,7 +20,6 @@ from agentcompass.records import RequestOutcome
 from agentcompass.secrets import Scrubber
 
 USAGE: Final = 2
-INTERRUPTED: Final = 130
 INTERNAL: Final = 1
 
 _REPORT_HINT: Final = (

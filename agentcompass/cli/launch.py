@@ -14,7 +14,7 @@ from agentcompass.cli import errors
 from agentcompass.cli.errors import Context
 from agentcompass.cli.output import Emitter, Format
 from agentcompass.cli.parameters import command_for, flag
-from agentcompass.cli.run import DRY_RUN, FORMAT, surroundings
+from agentcompass.cli.run import DRY_RUN, FORMAT
 from agentcompass.options import LaunchOptions
 
 _PATH: Final = inspect.Parameter(
@@ -49,20 +49,17 @@ def launch(  # the command's own flags
     format: Format,  # noqa: A002  # the flag's name
     context: Context,
 ) -> int:
-    """Evaluate what an orchestration file asks for.
-
-    The result goes to standard output, everything else to standard error.
-    """
-    from agentcompass.plan.resolve import LaunchFlags, resolve_launch  # noqa: PLC0415  # not needed for --help
+    """Run the evaluations of an orchestration file."""
+    from agentcompass import api  # noqa: PLC0415  # not needed for --help
+    from agentcompass.plan.resolve import LaunchFlags, resolve_launch  # noqa: PLC0415  # as above
 
     flags = LaunchFlags(run_id=run_id, reuse=reuse or None)
-    orchestration = resolve_launch(orchestration_path, options, flags=flags, **surroundings())
+    orchestration = resolve_launch(orchestration_path, options, flags=flags, **api.surroundings())
     context.scrubber.register(*orchestration.secrets)
     if dry_run:
         from agentcompass.cli.dry_run import show  # noqa: PLC0415  # as above
 
         return show(orchestration, context)
-    from agentcompass import api  # noqa: PLC0415  # as above
     from agentcompass.cli import render  # noqa: PLC0415  # as above
 
     result = api.run_orchestration(orchestration, handle_signals=True)

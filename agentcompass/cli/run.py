@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from agentcompass.cli import errors
 from agentcompass.cli.common import FORMAT_METAVAR, FORMAT_TEXT
@@ -27,15 +24,15 @@ FORMAT: Final = flag("format", Format, "text", text=FORMAT_TEXT, metavar=FORMAT_
 
 def run(options: RunOptions, *, dry_run: bool, format: Format, context: Context) -> int:  # noqa: A002  # the flag's name
     """Evaluate a model, in a harness, on a benchmark."""
-    from agentcompass.plan.resolve import resolve_run  # noqa: PLC0415  # not needed for --help
+    from agentcompass import api  # noqa: PLC0415  # not needed for --help
+    from agentcompass.plan.resolve import resolve_run  # noqa: PLC0415  # as above
 
-    orchestration = resolve_run(options, as_flags=True, **surroundings())
+    orchestration = resolve_run(options, as_flags=True, **api.surroundings())
     context.scrubber.register(*orchestration.secrets)
     if dry_run:
         from agentcompass.cli.dry_run import show  # noqa: PLC0415  # as above
 
         return show(orchestration, context)
-    from agentcompass import api  # noqa: PLC0415  # as above
     from agentcompass.cli import render  # noqa: PLC0415  # as above
 
     result = api.run_orchestration(orchestration, handle_signals=True)
@@ -48,16 +45,6 @@ def run(options: RunOptions, *, dry_run: bool, format: Format, context: Context)
     if outcome.status != "completed":
         errors.tell_outcome(outcome, context, sys.stderr)
     return api.exit_code(result)
-
-
-def surroundings() -> dict[str, Any]:
-    """Return what resolving takes from the process: directory, environment, time and chance."""
-    return {
-        "cwd": Path.cwd(),
-        "environ": os.environ,
-        "now": datetime.now(UTC),
-        "random_suffix": os.urandom(3).hex(),
-    }
 
 
 command: Final[Callable[..., int]] = command_for(RunOptions, run, extra=(DRY_RUN, FORMAT))

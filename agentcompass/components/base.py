@@ -20,9 +20,16 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import attrs
 
+from agentcompass.components.analysis import (
+    AnalyzerParams,
+    Counts,
+    Finding,
+    FinishedAttempt,
+    Summarizer,
+)
 from agentcompass.components.messages import Message, Reply, Tool
 from agentcompass.errors import InfraError
-from agentcompass.records import JSON, ExecutionRecord, Lease, Metric, StoppedBy, Usage
+from agentcompass.records import JSON, Lease, Metric, StoppedBy, Usage
 from agentcompass.spec.resolved import ModelConfig, Request
 
 KiB = 1024
@@ -562,18 +569,21 @@ class Recipe(Component[P]):
         return plan
 
 
-@attrs.frozen(kw_only=True)
-class Finding:
-    """Something an analyzer noticed about an attempt."""
-
-    analyzer: str
-    label: str
-    detail: str = ""
-
-
 class Analyzer(Component[P]):
-    """Looks at an attempt after it is durable; its failure is a note, never the attempt's."""
+    """Looks at an attempt after it is durable; whatever it does, only its own findings suffer.
+
+    Called in a worker thread, in the order in which attempts finish. Keep no state: an attempt may be looked at twice.
+    """
+
+    Params: ClassVar[type] = AnalyzerParams
 
     @abc.abstractmethod
-    def analyze(self, record: ExecutionRecord, attempt_dir: Path | None) -> Iterable[Finding]:
-        """Return what is worth knowing; runs in a worker thread."""
+    def analyze(self, attempt: FinishedAttempt) -> Iterable[Finding]:
+        """Return what is worth knowing; called for graded and infra executions alike.
+
+        One that takes longer than the engine's limit is not asked again in this run.
+        """
+
+    def summarizer(self) -> Summarizer:
+        """Return what sums up its findings over a run."""
+        return Counts()

@@ -73,7 +73,29 @@ BUILTINS: Final[Mapping[Kind, Mapping[str, Builtin]]] = {
         ),
     },
     "recipe": {},
-    "analyzer": {},
+    "analyzer": {
+        "empty_output": Builtin(
+            "analyzers.empty_output:EmptyOutput", "Empty answers and empty replies"
+        ),
+        "error_taxonomy": Builtin(
+            "analyzers.error_taxonomy:ErrorTaxonomy",
+            "Causes of infrastructure failures, and what evaluators say about attempts without success",
+        ),
+        "latency": Builtin(
+            "analyzers.latency:Latency", "Seconds of attempts, phases and slowest steps"
+        ),
+        "repeated_tool_calls": Builtin(
+            "analyzers.repeated_tool_calls:RepeatedToolCalls",
+            "Agents that make the same calls again and again",
+        ),
+        "repetition": Builtin(
+            "analyzers.repetition:Repetition", "Text that ends in repeating itself"
+        ),
+        "token_use": Builtin("analyzers.token_use:TokenUse", "Tokens and calls of attempts"),
+        "truncation": Builtin(
+            "analyzers.truncation:Truncation", "Answers, replies and outputs that were cut off"
+        ),
+    },
 }
 
 _GROUPS: Final[Mapping[Kind, str]] = {

@@ -275,7 +275,7 @@ class Execution:
             )
             return self._record(verdict="cancelled", failure=failure)
         failure = failure_from(error, self._phases.blamed)
-        _log.warning(
+        _log.debug(  # people are told by the event, and told less often than this happens
             "task %s, attempt %d: %s in the %s phase: %s",
             self.job.task.id, self.job.attempt, failure.code, failure.phase, failure.message,
         )  # fmt: skip

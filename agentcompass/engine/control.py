@@ -48,6 +48,17 @@ class Control:
         self._requests: deque[CancelReason] = deque()
         self._token: trio.lowlevel.TrioToken | None = None
 
+    @property
+    def first_reason(self) -> CancelReason | None:
+        """Why the run is to end, also while nobody has got to it."""
+        waiting = tuple(self._requests)
+        return self.reason or (waiting[0] if waiting else None)
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether somebody asked the run to end; may be read from any thread."""
+        return self.first_reason is not None
+
     def request_cancel(self, reason: CancelReason) -> None:
         """Ask the run to end: softly the first time, at once the second."""
         self._requests.append(reason)

@@ -78,7 +78,7 @@ async def orchestrate(
     Returns:
         How each request ended. What goes wrong in a request is in its outcome; nothing is raised for it.
     """
-    return await _Run(orchestration, control, emit, on_request_finished).run()
+    return await _Run(orchestration, control, emit, on_request_finished, Writer()).run()
 
 
 @final
@@ -89,6 +89,7 @@ class _Run:
         control: Control,
         emit: EventSink,
         on_request_finished: Callable[[RequestOutcome], None],
+        writer: Writer,
     ) -> None:
         runtime = orchestration.runtime
         self.orchestration, self.control, self.emit = orchestration, control, emit
@@ -96,7 +97,7 @@ class _Run:
         self.scheduler: Scheduler[Job] = Scheduler(
             Slots(runtime.task_concurrency, runtime.provider_limits)
         )
-        self.writer = Writer()
+        self.writer = writer
         scrubber = Scrubber()
         scrubber.register(*orchestration.secrets)
         self.shared = Shared(

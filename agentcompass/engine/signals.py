@@ -68,6 +68,7 @@ def watch_signals(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    control.owns_interrupts = signal.SIGINT in numbers
     handler = _Escalation(control, leave if may_leave else None)
     former = {number: signal.signal(number, handler) for number in numbers}
     try:

@@ -116,7 +116,10 @@ class Display:
             self._put([Line(text, level)])
 
     def close(self) -> None:
-        """Write what is still to be said and leave the terminal in order. Takes at most about a second."""
+        """Write what is still to be said and leave the terminal in order. Takes at most about a second.
+
+        Nothing is written afterwards: what nobody took by then is dropped.
+        """
         with self._lock:
             thread = self._thread
             if self._closing_at is None:
@@ -125,6 +128,8 @@ class Display:
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(_CLOSE_SECONDS)
+        if self._output is not None:
+            self._output.abandon()
 
     def __enter__(self) -> Self:
         return self

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, final
 
 from rich.text import Text
 
+from agentcompass.progress.narrator import Level
 from agentcompass.progress.panel import Panel
 from agentcompass.progress.plain import Entry
 from agentcompass.progress.terminal import Output, Region
@@ -18,7 +19,9 @@ from agentcompass.progress.tracker import Tracker
 
 _MAX_RECENT: Final = 100
 """Lines kept to be shown again when the terminal becomes narrower."""
-_STYLES: Final = {"info": "", "warning": "yellow", "error": "red"}
+_DIM: Final = "\x1b[2m"
+_RESET: Final = "\x1b[0m"
+_COLOURS: Final[Mapping[Level, str]] = {"info": "", "warning": "\x1b[33m", "error": "\x1b[31m"}
 
 
 @final
@@ -30,6 +33,7 @@ class LivePainter:
     ) -> None:
         self._output = output
         self._gives_up = gives_up
+        self._has_colours = not os.environ.get("NO_COLOR")
         self._panel = Panel(title, clean, output.encoding, os.environ)
         self._region = Region()
         self._recent: deque[str] = deque(maxlen=_MAX_RECENT)
@@ -46,7 +50,7 @@ class LivePainter:
 
     def paint(self, entries: Sequence[Entry]) -> None:
         """Put new lines above the panel and repaint it, in one piece."""
-        new = self._panel.render([_line(entry) for entry in entries])
+        new = [self._line(entry) for entry in entries]
         self._recent.extend(new)
         frame = self._panel.render(self._frame)
         if self._is_narrower:
@@ -61,7 +65,9 @@ class LivePainter:
         """Take the panel away; the lines stay."""
         self._output.send(self._region.clear(), self._gives_up)
 
-
-def _line(entry: Entry) -> Text:
-    time = datetime.fromtimestamp(entry.at).astimezone().strftime("%H:%M:%S")
-    return Text.assemble((f"{time} ", "dim"), (entry.text, _STYLES[entry.level]))
+    def _line(self, entry: Entry) -> str:
+        # Without rich: thousands may come at once.
+        time = datetime.fromtimestamp(entry.at).astimezone().strftime("%H:%M:%S")
+        if not self._has_colours:
+            return f"{time} {entry.text}"
+        return f"{_DIM}{time}{_RESET} {_COLOURS[entry.level]}{entry.text}{_RESET}"

@@ -20,10 +20,6 @@ _CHUNK_BYTES: Final = 512
 _POLL_MILLISECONDS: Final = 100
 _GONE: Final = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET})
 
-_HIDE_CURSOR: Final = "\x1b[?25l"
-_SHOW_CURSOR: Final = "\x1b[?25h"
-_NO_WRAP: Final = "\x1b[?7l"
-_WRAP: Final = "\x1b[?7h"
 _ERASE_LINE_END: Final = "\x1b[K"
 _ERASE_BELOW: Final = "\x1b[J"
 _HOME: Final = "\x1b[H"
@@ -65,6 +61,10 @@ class Output:
             columns, rows = 0, 0
         return columns or 80, rows or 24
 
+    def abandon(self) -> None:
+        """Write nothing from now on: somebody else may be writing here."""
+        self.is_gone = True
+
     def send(self, text: str, gives_up: Callable[[], bool]) -> bool:
         """Write all of `text`, waiting while the stream takes nothing.
 
@@ -96,7 +96,10 @@ class Output:
         poll = select.poll()
         poll.register(fd, select.POLLOUT)
         while rest:
-            if not poll.poll(_POLL_MILLISECONDS):
+            is_ready = poll.poll(_POLL_MILLISECONDS)
+            if self.is_gone:
+                return False
+            if not is_ready:
                 if gives_up():
                     return False
                 continue
@@ -112,24 +115,24 @@ class Output:
 class Region:
     """The last lines of a terminal, painted again and again below everything else.
 
-    The cursor rests at the start of the line under the region and is hidden only within one painting: whatever
-    ends the process, the terminal is left as it was found.
+    The cursor rests at the start of the line under the region and is never hidden, and no mode of the terminal is
+    changed: whatever ends the process, within a painting too, the terminal is left in order.
     """
 
     def __init__(self) -> None:
         self._height = 0
 
     def paint(self, lines: Sequence[str], above: str = "") -> str:
-        """Return what replaces the region by `lines`, after `above` (complete lines) has been put over it."""
-        start = [_HIDE_CURSOR, self._to_top()]
-        if above:
-            start += [_ERASE_BELOW, above]
-        return "".join([*start, *self._body(lines)])
+        """Return what replaces the region by `lines`, after `above` (complete lines) has been put over it.
+
+        Lines are narrower and fewer than the terminal; those of `above` may be of any length.
+        """
+        over = f"{_ERASE_BELOW}{above}" if above else ""
+        return f"{self._to_top()}{over}{self._body(lines)}"
 
     def repaint_all(self, lines: Sequence[str], above: Sequence[str]) -> str:
         """The same for a terminal that has become narrower, where no one knows how old lines were wrapped: all anew."""
-        clipped = [f"{line}{_ERASE_LINE_END}\n" for line in above]
-        return "".join([_HIDE_CURSOR, _HOME, _ERASE_BELOW, _NO_WRAP, *clipped, *self._body(lines)])
+        return f"{_HOME}{_ERASE_BELOW}{_lines(above)}{self._body(lines)}"
 
     def clear(self, above: str = "") -> str:
         """Return what removes the region and leaves `above` in its place."""
@@ -140,10 +143,13 @@ class Region:
     def _to_top(self) -> str:
         return f"\r\x1b[{self._height}A" if self._height else "\r"
 
-    def _body(self, lines: Sequence[str]) -> list[str]:
+    def _body(self, lines: Sequence[str]) -> str:
         self._height = len(lines)
-        painted = [f"{line}{_ERASE_LINE_END}\n" for line in lines]
-        return [_NO_WRAP, *painted, _WRAP, _ERASE_BELOW, _SHOW_CURSOR]
+        return f"{_lines(lines)}{_ERASE_BELOW}"
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "".join(f"{line}{_ERASE_LINE_END}\n" for line in lines)
 
 
 def _descriptor(stream: TextIO) -> int | None:

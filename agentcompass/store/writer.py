@@ -108,14 +108,18 @@ class Writer:
 
     def _work(self) -> None:
         while batch := self._take():
-            finished = [(job, *self._write(job)) for job in batch]
-            errors = self._commit(finished)
-            size = sum(job.size for job in batch)
-            with self._changed:
-                self.pending -= len(batch)
-                self.pending_bytes -= size
-            for job, target, error in finished:
-                self._tell(job, error or errors.get(target))
+            self._do(batch)
+
+    def _do(self, batch: list[Job]) -> None:
+        """Write a batch, make it durable, tell."""
+        finished = [(job, *self._write(job)) for job in batch]
+        errors = self._commit(finished)
+        size = sum(job.size for job in batch)
+        with self._changed:
+            self.pending -= len(batch)
+            self.pending_bytes -= size
+        for job, target, error in finished:
+            self._tell(job, error or errors.get(target))
 
     def _take(self) -> list[Job]:
         """Wait for jobs; an empty list says that the writer is closed and all is done."""

@@ -4,7 +4,6 @@ import io
 
 import pytest
 
-from agentcompass.cli import app
 from agentcompass.cli.errors import Context, report, tell
 from agentcompass.errors import (
     ConfigurationError,
@@ -89,15 +88,3 @@ def test_nobody_to_tell_is_no_further_error():
     stream = io.StringIO()
     stream.close()
     tell("text", Context.of([]), stream)
-
-
-@pytest.mark.parametrize(
-    "raised", [KeyboardInterrupt(), BaseExceptionGroup("many", [KeyboardInterrupt(), ValueError()])]
-)
-def test_an_interrupt_outside_a_run_ends_with_130_and_no_word(monkeypatch, capsys, raised):
-    def build():
-        raise raised
-
-    monkeypatch.setattr(app, "build", build)
-    assert app.run(["list", "benchmarks"]) == 130
-    assert capsys.readouterr() == ("", "")

@@ -141,6 +141,28 @@ sys.stdin.readline()
     assert screen.end() == 0
 
 
+def test_nothing_is_written_after_the_display_is_closed(terminal):
+    screen = terminal("""
+import termios
+display = open_it()
+display.handle(prepared())
+time.sleep(0.5)
+termios.tcflow(2, termios.TCOOFF)
+display.log("late " * 1000)
+time.sleep(0.5)
+display.close()
+termios.tcflow(2, termios.TCOON)
+print("RESULT", flush=True)
+time.sleep(0.5)
+print("END", flush=True)
+sys.stdin.readline()
+""")
+    screen.until("END")
+    assert "RESULT" in screen.text
+    assert "late" not in screen.text
+    screen.write(b"\n")
+
+
 def test_a_killed_process_leaves_the_cursor_visible(terminal):
     screen = terminal("""
 import os
