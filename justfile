@@ -24,6 +24,10 @@ check:
 test *args:
     python -m pytest {{ args }}
 
+# the long tests: hundreds of kills and signals, full disk, jumping clock, 100 000 tasks (root, an hour): just campaign -k kills
+campaign *args:
+    python -m pytest tests/e2e/campaign_endings.py tests/e2e/campaign_load.py {{ args }}
+
 # tests with coverage, child processes included
 cov:
     coverage erase

@@ -67,7 +67,7 @@ class UnknownComponentError(ConfigurationError):
     """No component is registered under an id.
 
     Args:
-        kind: "benchmark", "harness", "environment", "recipe", "analyzer" or "protocol".
+        kind: "benchmark", "harness", "environment", "recipe", "analyzer", "protocol" or "local model".
         name: What was asked for.
         known: Every id there is.
     """

@@ -161,7 +161,7 @@ class RunOptions(RuntimeOptions):
     model_base_url: str | None = attrs.field(
         default=None, metadata=_request("model.base_url", "--model-base-url")
     )
-    """URL of the model endpoint, with or without /v1. Required, unless the harness needs no model."""
+    """URL of the model endpoint, with or without /v1. Required, unless the harness needs no model or the model is local."""
     model_api_key: str | Secret | None = attrs.field(
         default=None, metadata=_request("model.api_key", "--model-api-key")
     )

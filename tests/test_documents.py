@@ -70,16 +70,19 @@ def test_the_lines_of_the_readmes_questions_are_json_each():
         assert {"id", "prompt", "answer"} == set(json.loads(line))
 
 
-def test_the_readme_begins_with_the_two_commands_that_need_nothing_else():
-    evaluation, tests = _blocks("README.md", "sh")[:2]
+def test_the_readme_begins_with_the_commands_that_need_nothing_else():
+    evaluation, tests, local = _blocks("README.md", "sh")[:3]
     for command in (evaluation, tests):
         assert command.count("\n") == 1
         assert command.startswith("python3 -m venv ")
     assert evaluation.rstrip().endswith("agentcompass run humaneval oracle none")
     assert tests.rstrip().endswith("-m pytest")
+    # e2e/test_local_model.py runs it
+    assert local.startswith("python3 -m venv ")
+    assert "agentcompass run humaneval openai_chat local/" in local
 
 
-@pytest.mark.parametrize("command", _blocks("README.md", "sh")[2:], ids=lambda c: c.split()[0])
+@pytest.mark.parametrize("command", _blocks("README.md", "sh")[3:], ids=lambda c: c.split()[0])
 def test_the_other_commands_are_ones_the_command_line_takes(command, tmp_path):
     (tmp_path / "questions.jsonl").write_text(_blocks("README.md", "json")[0])
     line = command.replace("\\\n", " ").replace("export OPENAI_API_KEY=...\n", "")

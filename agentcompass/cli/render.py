@@ -11,6 +11,7 @@ from agentcompass.records import JSON, OrchestrationResult, RequestOutcome
 
 _MAX_FAILURES: Final = 10
 _MAX_CATEGORIES: Final = 30
+_MAX_NOTICED: Final = 10
 _MESSAGE: Final = 120
 
 Rows = Iterator[Sequence[str]]
@@ -23,6 +24,7 @@ def result_text(result: Mapping[str, JSON]) -> str:
     parts = [headline, table([*_scores(result["metrics"]), *_counts(summary, result["metrics"])])]
     parts += _section("without a score", _failures(summary["failures"]))
     parts += _section("by category", _categories(result["metrics"]))
+    parts += _section("noticed", _noticed(summary.get("analysis")))
     parts.append(table([*_cost(summary), *_paths(result["paths"], summary)]))
     return "\n".join(parts)
 
@@ -145,6 +147,18 @@ def _categories(metrics: Mapping[str, JSON]) -> Rows:
         yield (name, text.score(score["value"], score["ci95"]), f"{board['counts']['tasks']} tasks")
     if len(categories) > _MAX_CATEGORIES:
         yield ("...", f"{len(categories) - _MAX_CATEGORIES} more", "")
+
+
+def _noticed(analysis: Mapping[str, JSON] | None) -> Rows:
+    rows = [row for row in analysis["rows"] if row["count"]] if analysis else []
+    most_first = sorted(rows, key=lambda row: -int(row["count"]))
+    for row in most_first[:_MAX_NOTICED]:
+        example = row["examples"][0]["task_id"] if row["examples"] else ""
+        detail = text.shortened(text.printable(row["detail"]), _MESSAGE)
+        where = f"e.g. {example}: {detail}" if example else detail
+        yield (str(row["count"]), row["analyzer"], row["label"], where)
+    if len(rows) > _MAX_NOTICED:
+        yield ("...", f"{len(rows) - _MAX_NOTICED} more, in the summary", "", "")
 
 
 def _cost(summary: Mapping[str, JSON]) -> Rows:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from agentcompass.cli import errors
 from agentcompass.cli.common import FormatFlag, Given
+from agentcompass.cli.errors import Context
 from agentcompass.cli.output import Emitter
 
 
@@ -13,6 +19,15 @@ def command(
     /,
     *,
     format: FormatFlag = "text",  # noqa: A002  # the flag's name
+    analyze: Annotated[
+        bool,
+        Parameter(
+            name="--analyze",
+            negative="",
+            show_default=False,
+            help="First let the analyzers look at all attempts of a run that is over, and write its summary anew.",
+        ),
+    ] = False,
     context: Given,
 ) -> int:
     """Show the scores of a run directory, computed anew from its journal; it may still run.
@@ -22,6 +37,8 @@ def command(
     run_dir
         Of the run.
     """
+    if analyze:
+        _analyze(run_dir.absolute(), context)
     from agentcompass.cli import render  # noqa: PLC0415  # not needed for --help
     from agentcompass.store.summary import result_dict  # noqa: PLC0415  # as above
 
@@ -31,3 +48,15 @@ def command(
     else:
         Emitter().text(context.clean(render.result_text(result)))
     return 0
+
+
+def _analyze(run_dir: Path, context: Context) -> None:
+    import trio  # noqa: PLC0415  # not needed for --help
+
+    from agentcompass.engine.analysis import analyze_again  # noqa: PLC0415  # as above
+
+    trio.run(
+        analyze_again,
+        run_dir,
+        lambda text: errors.tell(f"warning: {text}", context, sys.stderr),
+    )

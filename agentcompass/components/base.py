@@ -295,7 +295,8 @@ class Capabilities:
 class Environment(Component[P]):
     """A provider of sandboxes."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: Capabilities = Capabilities()
+    """Given on the class, or set by the constructor where a parameter decides."""
 
     async def preflight(self) -> None:
         """Check that sandboxes can be made, before anything costs.
@@ -491,12 +492,20 @@ class AttemptModel(Model, Protocol):
 class ModelClient(Protocol):
     """One endpoint for one run: connections, limits and prices shared by its attempts."""
 
+    async def ready(self, ctx: LoadContext) -> None:
+        """Make sure that there is an endpoint, which for a local model means to start it. Before the first `lend`.
+
+        Raises:
+            PreflightError: What it needs is not there, or it does not come up.
+        """
+        ...
+
     def lend(self, on_retry: Callable[[ModelRetry], None]) -> AttemptModel:
         """Return a model for one attempt."""
         ...
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections, and end what `ready` started; also under cancellation."""
         ...
 
 

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
 import attrs
 
@@ -34,7 +34,19 @@ from agentcompass.components.contract import BASES, KINDS, Kind, faults_of, kind
 from agentcompass.errors import ConfigurationError, UnknownComponentError
 from agentcompass.spec.resolved import ModelConfig
 
-__all__ = ["KINDS", "Kind", "known", "load", "load_recipe_dirs", "open_client", "register"]
+if TYPE_CHECKING:
+    from agentcompass.components.models.catalog import LocalModel
+
+__all__ = [
+    "KINDS",
+    "Kind",
+    "known",
+    "load",
+    "load_recipe_dirs",
+    "local_model",
+    "open_client",
+    "register",
+]
 
 AnyComponent = type[Component[Any]]
 C = TypeVar("C", bound=AnyComponent)
@@ -65,6 +77,9 @@ BUILTINS: Final[Mapping[Kind, Mapping[str, Builtin]]] = {
             "harnesses.openai_chat:OpenAIChat", "One model call; its text is the answer"
         ),
         "oracle": Builtin("harnesses.oracle:Oracle", "Applies the benchmark's reference solution"),
+        "tool_loop": Builtin(
+            "harnesses.tool_loop.loop:ToolLoop", "A model with a shell, until it submits an answer"
+        ),
     },
     "environment": {
         "host_process": Builtin(
@@ -226,7 +241,24 @@ def open_client(
     """Open a model client, as `base.ModelOpener` says, without loading HTTP before it is needed."""
     from agentcompass.components import models  # noqa: PLC0415  HTTP is loaded when a run needs a model
 
-    return models.open_client(config, harness_protocols=harness_protocols, prices=prices)
+    opener = models.open_client if config.local_weights is None else models.open_local
+    return opener(config, harness_protocols=harness_protocols, prices=prices)
+
+
+def local_model(name: str) -> LocalModel | None:
+    """Return the model of an id that this package can serve itself; None if the id is not of that kind.
+
+    Raises:
+        UnknownComponentError: The id begins as theirs do, and there is no such model.
+    """
+    from agentcompass.components.models import catalog  # noqa: PLC0415  nothing is imported before it is asked for
+
+    if not name.startswith(catalog.PREFIX):
+        return None
+    try:
+        return catalog.LOCAL_MODELS[name]
+    except KeyError:
+        raise UnknownComponentError("local model", name, catalog.LOCAL_MODELS) from None
 
 
 def take_recipes(package: str) -> tuple[type[Recipe[Any]], ...]:

@@ -41,7 +41,14 @@ from agentcompass.engine.phases import Phases, PhaseTimedOut, evaluate_limit, ru
 from agentcompass.engine.sandbox import SandboxHouse
 from agentcompass.engine.verdict import checked, failure_from, has_interrupt, is_sandbox_death
 from agentcompass.errors import InfraError, ModelError, SandboxError
-from agentcompass.progress.events import Event, EventSink, ModelRetried, PhaseStarted, SandboxKept
+from agentcompass.progress.events import (
+    Event,
+    EventSink,
+    ModelRetried,
+    Notice,
+    PhaseStarted,
+    SandboxKept,
+)
 from agentcompass.records import JSON, ExecutionRecord, Failure, Lease, Phase, Usage, Verdict
 from agentcompass.spec.resolved import Request
 from agentcompass.store.layout import safe_name
@@ -73,6 +80,10 @@ class Workshop:
     def tell(self, kind: Callable[..., Event], **fields: Any) -> None:
         """Emit an event of this request."""
         self.emit(kind(at=wall_clock(), request=self.request.name, **fields))
+
+    def warn(self, text: str) -> None:
+        """Tell people something about this request that is not as it should be."""
+        self.tell(Notice, level="warning", text=text)
 
 
 @final

@@ -1,7 +1,7 @@
 """How a run is ended from outside: by a signal, its own time limit, or whoever called it.
 
-The first request is *soft*: no new work, running work is cancelled, cleanup has the grace. The second is
-*hard*: the grace ends now. The first cause is the one that is reported.
+The first request is *soft*: no new work, running work is cancelled, cleanup has the grace. The second, if
+somebody makes it, is *hard*: the grace ends now. The first cause is the one that is reported.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ CancelReason: TypeAlias = Literal["sigint", "sigterm", "timeout", "caller", "sto
 
 EXIT_CODES: Final[Mapping[str, int]] = {"sigint": 130, "sigterm": 143, "timeout": 124}
 """The process exit code that tells who ended a run early, by reason; other reasons have none of their own."""
+
+_OWN: Final[frozenset[CancelReason]] = frozenset({"timeout", "store"})
+"""Reasons of the run itself: they end it, and hurry nobody who is cleaning up already."""
 
 
 @final
@@ -87,5 +90,5 @@ class Control:
                 self.budget.start()
                 self.soft.cancel(reason=f"run ended by {reason}")
                 self.on_cancel(reason)
-            else:
+            elif reason not in _OWN:
                 self.budget.expire()

@@ -66,5 +66,9 @@ class Ledger:
         await self._in_thread(self._book.remove, lease.id)
         self.live.pop(lease.id, None)
 
+    def hand_over(self, lease: Lease) -> None:
+        """The sandbox stays because people asked for it: its lease on disk is theirs now."""
+        self.live.pop(lease.id, None)
+
     async def _in_thread(self, function: Callable[..., object], *args: object) -> None:
         await trio.to_thread.run_sync(function, *args, limiter=self._threads)

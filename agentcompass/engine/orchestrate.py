@@ -49,6 +49,8 @@ from agentcompass.store.writer import Writer
 
 WRITER_CLOSE_SECONDS = 10.0
 """How long the last writes may take at the end, when nobody is in a hurry."""
+LAST_SECONDS = 1.0
+"""The same when the run was cancelled: what is to be kept has been waited for within the grace."""
 
 _log = logging.getLogger("agentcompass.engine")
 
@@ -173,8 +175,11 @@ class _Run:
             return
         self.runs[request.name] = run
         crew.take_on(run)
-        await run.finished.wait()
-        await self._finish(run, None)
+        async with trio.open_nursery() as beside:
+            beside.start_soon(run.analyse)
+            await run.finished.wait()
+            await self._finish(run, None)
+            beside.cancel_scope.cancel(reason="the request is over")
         crew.finish(run)
 
     async def _finish(self, run: RequestRun, ended: RequestStatus | None) -> None:
@@ -280,11 +285,18 @@ class _Run:
         if left:
             hint = f"agentcompass env close {self.orchestration.runtime.results_dir}"
             self.emit(SandboxesLeft(at=wall_clock(), names=tuple(left), hint=hint))
-        with self.control.budget.shielded(WRITER_CLOSE_SECONDS):
+        budget = self.control.budget
+        with budget.shielded(WRITER_CLOSE_SECONDS):
             await self.shared.clients.aclose()
-            await trio.to_thread.run_sync(
-                self.writer.close, WRITER_CLOSE_SECONDS, abandon_on_cancel=True
-            )
+        # also when the grace is over: a caller may live on, with threads and locks that nobody gave up
+        seconds = LAST_SECONDS if budget.is_started else WRITER_CLOSE_SECONDS
+        with trio.move_on_after(seconds, shield=True):
+            await trio.to_thread.run_sync(self._let_go, abandon_on_cancel=True)
+
+    def _let_go(self) -> None:
+        for run in self.runs.values():
+            run.close()
+        self.writer.close(WRITER_CLOSE_SECONDS)
 
     def _sweep(self) -> None:
         """The process leaves now: give what is already queued a moment."""

@@ -21,11 +21,17 @@ MAX_TASK_ID: Final = 512
 """Characters."""
 
 
+def load_context(runtime: RuntimeConfig, note: Callable[[str], None]) -> LoadContext:
+    """Return what the components of a request may use to get what they need; `note` tells people about it."""
+    return LoadContext(
+        data_dir=runtime.data_dir,
+        auto_install_dependencies=runtime.auto_install_dependencies,
+        note=note,
+    )
+
+
 async def load_tasks(
-    benchmark: Benchmark[object],
-    runtime: RuntimeConfig,
-    note: Callable[[str], None],
-    threads: trio.CapacityLimiter,
+    benchmark: Benchmark[object], context: LoadContext, threads: trio.CapacityLimiter
 ) -> Sequence[Task]:
     """Load and check the tasks of a benchmark.
 
@@ -34,11 +40,6 @@ async def load_tasks(
         PreflightError: The data is not there.
         EvaluationFailedError: The benchmark failed, or has no task.
     """
-    context = LoadContext(
-        data_dir=runtime.data_dir,
-        auto_install_dependencies=runtime.auto_install_dependencies,
-        note=note,
-    )
     with explained(f"benchmark {benchmark.id!r} could not load its tasks"):
         loaded: Iterable[Task] = await call(benchmark.load_tasks, context, threads=threads)
         tasks: Sequence[Task] = await trio.to_thread.run_sync(
@@ -83,14 +84,15 @@ def _id_problem(task_id: object) -> str | None:
 
 
 def check_model(request: Request, harness: Harness[object]) -> None:
-    """Check that a harness that needs a model has an endpoint.
+    """Check that a harness that needs a model has an endpoint, or a local model.
 
     Raises:
         ConfigurationError: It has none.
     """
-    if harness.needs_model and not request.model.base_url:
+    model = request.model
+    if harness.needs_model and not (model.base_url or model.local_weights):
         raise ConfigurationError(
-            f"harness {harness.id!r} needs a model endpoint, and {request.model.id!r} has no base URL",
+            f"harness {harness.id!r} needs a model endpoint, and {model.id!r} has no base URL",
             hint="Give --model-base-url (model_base_url=...), for example https://api.example.com/v1.",
         )
 

@@ -11,11 +11,13 @@ import trio
 
 from agentcompass._version import __version__
 from agentcompass.components.base import ModelClient, Task
+from agentcompass.engine.analysis import Analysis
+from agentcompass.engine.analysts import Analysts, analysts_for
 from agentcompass.engine.attempt import Workshop
 from agentcompass.engine.clock import timestamp, wall_clock
 from agentcompass.engine.ledger import Ledger
 from agentcompass.engine.parts import Parts, build
-from agentcompass.engine.planning import check_model, check_room, load_tasks
+from agentcompass.engine.planning import check_model, check_room, load_context, load_tasks
 from agentcompass.engine.request import RequestRun
 from agentcompass.engine.sandbox import SandboxHouse
 from agentcompass.engine.shared import Shared
@@ -41,7 +43,8 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
 
     Raises:
         ConfigurationError: The user's words or data are wrong.
-        PreflightError: Something is not there: the sandbox provider, data, a directory that can be written.
+        PreflightError: Something is not there: the sandbox provider, data, a local model, a directory that can be
+            written.
         EvaluationFailedError: The benchmark could not load, or a component could not be set up.
     """
     runtime, limits = shared.orchestration.runtime, shared.limits
@@ -50,7 +53,8 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
     client = _client(request, shared, parts)
     await _in_thread(shared, check_room, runtime.results_dir)
     note = _Note(shared.emit, request.name)
-    tasks = await load_tasks(parts.benchmark, runtime, note, limits.component_threads)
+    context = load_context(runtime, note)
+    tasks = await load_tasks(parts.benchmark, context, limits.component_threads)
     if any(parts.needs_sandbox(task) for task in tasks):
         await parts.environment.preflight()
     described = identity(
@@ -79,14 +83,20 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
     reusable = await _find_reusable(request, shared, info, note)
     if reusable is not None:
         info = attrs.evolve(info, reused_from=reusable.run_id)
-    store = await _open_store(request, shared, info, _plan(request, parts, tasks))
     graded = reusable.graded if reusable is not None else {}
+    planned = len(tasks) * request.execution.k
+    if client is not None and len(graded) < planned:
+        await client.ready(context)
+    analysts = await _analysts(request, shared)
+    store = await _open_store(request, shared, info, _plan(request, parts, tasks))
+    shop = _workshop(request, shared, parts, client, store)
     run = RequestRun(
-        _workshop(request, shared, parts, client, store),
+        shop,
         info,
         tasks=tasks,
         reused=graded,
         scheduler=shared.scheduler,
+        analysis=None if analysts is None else Analysis(analysts, store.paths, store, shop.warn),
         on_store_error=shared.on_store_error,
     )
     run.resources.enter_context(
@@ -97,7 +107,7 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         RunPrepared,
         run_id=info.run_id,
         run_dir=str(store.paths.run_dir),
-        planned=len(tasks) * request.execution.k,
+        planned=planned,
         reused=len(graded),
         metric=run.primary.name,
         reused_score=sum(scores) / len(scores) if scores else None,
@@ -179,6 +189,13 @@ def _workshop(
         flow=shared.flow,
         emit=_Recorded(shared.emit, store),
     )
+
+
+async def _analysts(request: Request, shared: Shared) -> Analysts | None:
+    config = request.execution
+    if not config.enable_analysis:
+        return None
+    return await _in_thread(shared, analysts_for, config.analysis_params)
 
 
 def _client(request: Request, shared: Shared, parts: Parts) -> ModelClient | None:

@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from agentcompass.components.base import Task
+from agentcompass.engine.analysis import CATCH_UP_SECONDS, Analysis
 from agentcompass.engine.attempt import Execution, Workshop
 from agentcompass.engine.clock import timestamp
 from agentcompass.engine.durable import Journal
@@ -41,6 +42,7 @@ class RequestRun:
         tasks: All of them, in order.
         reused: Graded attempts of an earlier run, which need no execution.
         scheduler: Who gives its jobs to workers.
+        analysis: Follows the journal; None if nothing is to be analysed.
         on_store_error: Told when its records can no longer be written.
     """
 
@@ -52,6 +54,7 @@ class RequestRun:
         tasks: Sequence[Task],
         reused: Mapping[tuple[str, int], ExecutionRecord],
         scheduler: Scheduler[Job],
+        analysis: Analysis | None,
         on_store_error: Callable[[StoreError], None],
     ) -> None:
         self.shop, self.info = shop, info
@@ -59,7 +62,7 @@ class RequestRun:
         """Closed with the run: its log."""
         self.finished = trio.Event()
         """Set when every planned attempt has its last record, on disk."""
-        self._scheduler = scheduler
+        self._scheduler, self._analysis = scheduler, analysis
         self._journal = Journal(shop.store, self._on_durable, on_store_error)
         self._tasks = {task.id: task for task in tasks}
         self.primary = next(metric for metric in shop.parts.benchmark.metrics if metric.primary)
@@ -109,9 +112,14 @@ class RequestRun:
         """Wait until every record handed over is on disk, or cannot be."""
         await self._journal.settle()
 
+    async def analyse(self) -> None:
+        """Look at attempts while others run, until `finish`; cancel it to stop at once."""
+        if self._analysis is not None:
+            await self._analysis.work()
+
     def live_leases(self) -> list[Lease]:
-        """The sandboxes that may exist and that nobody asked to keep."""
-        return [lease for lease in self.shop.house.ledger.live.values() if not lease.keep]
+        """The sandboxes that may exist, without those that were kept for people."""
+        return list(self.shop.house.ledger.live.values())
 
     async def finish(
         self, ended: RequestStatus | None, store_error: StoreError | None
@@ -123,9 +131,16 @@ class RequestRun:
             store_error: Why records could not be written any more, if that is so.
         """
         await self._journal.settle()
+        if self._analysis is not None and ended is None:
+            await self._analysis.finish(CATCH_UP_SECONDS)
         return await trio.to_thread.run_sync(
             self._sum_up, ended, store_error, abandon_on_cancel=True
         )
+
+    def close(self) -> None:
+        """Close log and directory, in a worker thread; may be called again."""
+        self.resources.close()
+        self.shop.store.close()
 
     def unfinished_outcome(self, status: RequestStatus) -> RequestOutcome:
         """The outcome when the grace was over before the run was summed up."""
@@ -158,10 +173,11 @@ class RequestRun:
             why = str(store_error or failure)
             return outcome_without_summary(request.name, "failed", store.paths, why)
         finally:
-            self.resources.close()
-            store.close()
+            self.close()
 
     def _on_durable(self, record: ExecutionRecord) -> None:
+        if self._analysis is not None:
+            self._analysis.announce()
         if record.reused_from is not None:
             return
         follow_up = self._follow_up(record)

@@ -16,7 +16,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import final
+from typing import Final, final
 
 import attrs
 import trio
@@ -24,9 +24,12 @@ import trio
 from agentcompass.components.base import Environment, SandboxPlan, Session
 from agentcompass.engine.cleanup import CleanupBudget
 from agentcompass.engine.ledger import Ledger
-from agentcompass.engine.verdict import DIED
-from agentcompass.errors import SandboxError
+from agentcompass.engine.verdict import DIED, most_telling
+from agentcompass.errors import InfraError, SandboxError
 from agentcompass.records import Lease
+
+NOT_OPENED: Final = "open-failed"
+"""Code of a `SandboxError`: the environment gave no reason of its own."""
 
 _log = logging.getLogger("agentcompass.engine")
 
@@ -78,11 +81,8 @@ class SandboxHouse:
                             yield session
                     finally:
                         on_closing()
-                    if holder.error is not None:
-                        raise SandboxError(
-                            f"the sandbox broke while it was used: {holder.error}",
-                            code=DIED,
-                        ) from holder.error
+                    if holder.is_broken:
+                        raise await holder.why_it_broke()
                 finally:
                     holder.let_go()
         finally:
@@ -92,6 +92,7 @@ class SandboxHouse:
         """Remove the lease if the sandbox is gone; make it gone if it may not be."""
         lease = holder.lease
         if self.keep and holder.was_opened:
+            self.ledger.hand_over(lease)
             return
         with self.budget.shielded(self.close_timeout_seconds or math.inf) as scope:
             try:
@@ -120,10 +121,13 @@ class _Holder:
         self.error: BaseException | None = None
         self.was_asked = False
         self.was_opened = False
+        self.is_broken = False
+        """Whether it came to its end before it was let go."""
         self.is_closed = False
         self._house, self._plan, self._on_kept = house, plan, on_kept
         self._ready = trio.Event()
         self._release = trio.Event()
+        self._over = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._session: Session | None = None
 
@@ -136,17 +140,36 @@ class _Holder:
                 async with house.environment.open(self._plan, self.lease) as session:
                     self._session, self.was_opened = session, True
                     self._ready.set()
-                    await self._release.wait()
-                    if house.keep:
-                        self._on_kept(self.lease, session.entry_hint())
+                    try:
+                        await self._until_let_go()
+                    finally:
+                        if house.keep:
+                            self._on_kept(self.lease, session.entry_hint())
                 self.is_closed = True
         except (Exception, SystemExit) as error:  # noqa: BLE001  # what a provider raises is this attempt's, not the run's
             self.error = error
-            self.work.cancel(reason="the sandbox broke")
             if self._release.is_set():
                 _log.warning("closing sandbox %s failed: %s", self.lease.name, error)
         finally:
             self._ready.set()
+            self._over.set()
+
+    async def _until_let_go(self) -> None:
+        try:
+            await self._release.wait()
+        except trio.Cancelled:  # by a nursery of the environment: the work ends before the closing begins
+            self.is_broken = True
+            self.work.cancel(reason="the sandbox broke")
+            raise
+
+    async def why_it_broke(self) -> SandboxError:
+        """Wait until the broken sandbox is closed; return what is to be raised."""
+        self.let_go()
+        await self._over.wait()
+        cause = self.error or "its environment gave it up"
+        error = SandboxError(f"the sandbox broke while it was used: {cause}", code=DIED)
+        error.__cause__ = self.error
+        return error
 
     async def opened(self, timeout_seconds: float) -> Session:
         """Wait until the sandbox is open."""
@@ -159,15 +182,17 @@ class _Holder:
                 f"the sandbox was not open after {timeout_seconds:g} s", code="open-timeout"
             )
         if self._session is None:
-            if isinstance(self.error, SandboxError):
-                raise self.error
-            cause = (
-                f"{type(self.error).__name__}: {self.error}" if self.error else "it was cut short"
-            )
-            raise SandboxError(
-                f"the sandbox could not be opened: {cause}", code="open-failed"
-            ) from self.error
+            raise self._why_it_did_not_open() from self.error
         return self._session
+
+    def _why_it_did_not_open(self) -> InfraError:
+        if self.error is None:
+            return SandboxError("the sandbox could not be opened: it was cut short", code=NOT_OPENED)
+        cause = most_telling(self.error)
+        if isinstance(cause, InfraError):
+            return cause
+        text = f"the sandbox could not be opened: {type(cause).__name__}: {cause}"
+        return SandboxError(text, code=NOT_OPENED)
 
     def let_go(self) -> None:
         """Let the sandbox close, within the close deadline."""

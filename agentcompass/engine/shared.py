@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import final
 
 import attrs
@@ -49,9 +50,10 @@ class Clients:
         return client
 
     async def aclose(self) -> None:
-        """Close them all."""
-        for _, _, client in self._open:
-            await client.aclose()
+        """Close them all, each also when the one before failed or time is over."""
+        async with AsyncExitStack() as closing:
+            for _, _, client in self._open:
+                closing.push_async_callback(client.aclose)
 
 
 @final

@@ -72,7 +72,7 @@ def _bad(message: str) -> EvaluatorError:
 
 def failure_from(error: BaseException, phase: Phase) -> Failure:
     """Say what an exception means: the most telling one of a group, its code, and whether a retry may help."""
-    leaf = _most_telling(error)
+    leaf = most_telling(error)
     if isinstance(leaf, trio.Cancelled):
         leaf = StrayCancellation()
     if isinstance(leaf, InfraError):
@@ -92,7 +92,8 @@ def _code(error: BaseException) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(error).__name__).lower()
 
 
-def _most_telling(error: BaseException) -> BaseException:
+def most_telling(error: BaseException) -> BaseException:
+    """Return the error that says most about a cause: the error itself, or one of its group."""
     leaves = list(_leaves(error))
     for kind in (InfraError, Exception, SystemExit, KeyboardInterrupt):
         for leaf in leaves:

@@ -60,6 +60,9 @@ def identity(
         },
         "versions": dict(component_versions),
     }
+    if model.local_weights is not None:
+        # its URL changes with every start, and says nothing
+        found["model"]["weights"] = model.local_weights
     plain: dict[str, JSON] = _plain(found, scrubber or Scrubber())
     return plain
 

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from agentcompass.components import registry
+from agentcompass.components.models.catalog import LocalModel
 from agentcompass.errors import UnknownComponentError
 from agentcompass.secrets import Secret
 from agentcompass.spec.codec import structure_settings
@@ -62,10 +64,7 @@ def resolve_model(
     limits = _Limits()
     if params is not None and params.is_mapping:
         limits = structure_settings(_only_ours(params), _Limits, problems)
-    if is_needed:
-        for key in ("id", "base_url"):
-            if not getattr(written, key):
-                report(problems, section, "is required: the harness calls a model", key)
+    local = _check_needed(written, section, problems) if is_needed else None
     if written.base_url:
         _check_url(written.base_url, section, problems)
     sent = {key: item for key, item in (written.params or {}).items() if key not in _OURS}
@@ -73,12 +72,32 @@ def resolve_model(
     return ModelConfig(
         id=written.id or NO_MODEL,
         base_url=written.base_url or None,
+        local_weights=local.weights if local else None,
         api_key=_secret(written.api_key),
-        api_protocol=_protocols(written.api_protocol, section, problems),
+        api_protocol=_protocols(
+            written.api_protocol, local.protocols if local else (AUTO,), section, problems
+        ),
         params=sent,
         written=as_written(sent, params, secrets),
         **{key: value for key, value in given.items() if value is not None},
     )
+
+
+def _check_needed(written: ModelSection, section: Written, problems: Problems) -> LocalModel | None:
+    """Report what a model that is called lacks; return it if it is a local one, which needs no URL."""
+    missing = "is required: the harness calls a model"
+    if not written.id:
+        report(problems, section, missing, "id")
+    if written.base_url:
+        return None
+    try:
+        local = registry.local_model(written.id or "")
+    except UnknownComponentError as error:
+        report(problems, section, str(error), "id")
+        return None
+    if local is None:
+        report(problems, section, missing, "base_url")
+    return local
 
 
 def _only_ours(params: Written) -> Written:
@@ -103,7 +122,10 @@ def _check_url(url: str, section: Written, problems: Problems) -> None:
 
 
 def _protocols(
-    value: str | Sequence[str] | None, section: Written, problems: Problems
+    value: str | Sequence[str] | None,
+    automatic: tuple[str, ...],
+    section: Written,
+    problems: Problems,
 ) -> tuple[str, ...]:
     names = (AUTO,) if value is None else (value,) if isinstance(value, str) else tuple(value)
     if not names:
@@ -112,4 +134,4 @@ def _protocols(
         if name not in (AUTO, *PROTOCOLS):
             error = UnknownComponentError("protocol", name, (AUTO, *PROTOCOLS))
             report(problems, section, str(error), "api_protocol")
-    return names
+    return tuple(each for name in names for each in (automatic if name == AUTO else (name,)))

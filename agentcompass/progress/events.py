@@ -6,12 +6,18 @@ people see in their `on_progress` callback.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeAlias
 
 import attrs
 
 from agentcompass.records import JSON, Phase, RequestStatus, Usage, Verdict
+
+
+@functools.cache
+def _names(kind: type[Event]) -> tuple[str, ...]:
+    return tuple(field.name for field in attrs.fields(kind))
 
 
 @attrs.frozen(kw_only=True)
@@ -24,7 +30,12 @@ class Event:
 
     def as_dict(self) -> dict[str, JSON]:
         """Return the event as a JSON object."""
-        return {"event": self.kind, **attrs.asdict(self)}
+        # by hand, since attrs.asdict walks every value again: this is done several times for each attempt
+        data: dict[str, JSON] = {"event": self.kind}
+        for name in _names(type(self)):
+            value = getattr(self, name)
+            data[name] = attrs.asdict(value) if isinstance(value, Usage) else value
+        return data
 
 
 @attrs.frozen(kw_only=True)

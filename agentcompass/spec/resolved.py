@@ -49,7 +49,9 @@ class ModelConfig:
 
     id: str
     base_url: str | None = None
-    """None for harnesses that need no model."""
+    """None for harnesses that need no model, and for local models."""
+    local_weights: str | None = None
+    """The version of the weights of a local model, which the engine serves itself; None for all others."""
     api_key: Secret | None = None
     api_protocol: tuple[str, ...] = (AUTO,)
     """In order of preference; `("auto",)` leaves the choice to harness and URL."""

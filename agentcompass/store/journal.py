@@ -87,10 +87,15 @@ class Journal:
 
 @final
 class EventLog:
-    """`events.jsonl`: written in batches, not synced, and given up at the first failure, which is logged once."""
+    """`events.jsonl` and its like: written in batches, not synced, given up at the first failure, which is logged once.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Args:
+        path: In an existing directory.
+        what: What its lines are, for the log.
+    """
+
+    def __init__(self, path: Path, what: str = "progress events") -> None:
+        self._path, self._what = path, what
         self._buffer: list[bytes] = []
         self._is_broken = False
 
@@ -101,7 +106,7 @@ class EventLog:
         try:
             self._buffer.append(jsonl.encode(event, scrub))
         except jsonl.NotJSONError as error:
-            self._give_up(f"an event is not JSON at {error}")
+            self._give_up(f"one is not JSON at {error}")
 
     def commit(self) -> None:
         """Write what was kept."""
@@ -119,4 +124,4 @@ class EventLog:
 
     def _give_up(self, reason: str) -> None:
         self._is_broken = True
-        _log.warning("no more progress events are recorded: %s", reason)
+        _log.warning("no more %s are recorded: %s", self._what, reason)

@@ -108,6 +108,16 @@ class RunPaths:
         return self.run_dir / "summary.md"
 
     @property
+    def findings_file(self) -> Path:
+        """What analyzers noticed, a line for each execution they have something to say about."""
+        return self.run_dir / "analysis.jsonl"
+
+    @property
+    def analysis_file(self) -> Path:
+        """The findings summed up: what stands under `analysis` in `metrics_file`."""
+        return self.run_dir / "analysis.json"
+
+    @property
     def log_file(self) -> Path:
         """Log lines of this run."""
         return self.run_dir / "run.log"

@@ -82,6 +82,37 @@ class StoredRun:
                     yield record
 
 
+def records_after(path: Path, offset: int) -> Iterator[tuple[ExecutionRecord | None, int]]:
+    """Yield the records of a journal from a position on, for whoever follows it while it grows.
+
+    Args:
+        path: The journal; one that is not there has no records.
+        offset: Where a line begins, in bytes.
+
+    Yields:
+        The record, None for a line that cannot be read, and where the next line begins.
+
+    Raises:
+        StoreError: It cannot be read.
+    """
+    with explained("read", path):
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            file.seek(offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                offset += len(line)
+                try:
+                    record = codec.decode_record(jsonl.decode(line))
+                except ValueError:
+                    record = None
+                yield record, offset
+
+
 def read_run(run_dir: Path) -> StoredRun:
     """Read what a run is and what it is to do; its records are not read yet.
 

@@ -57,6 +57,8 @@ class Report:
     """Records of attempts that the plan does not have; they count nowhere."""
     corrupt_lines: tuple[CorruptLine, ...] = ()
     """Journal lines that could not be read."""
+    analysis: Mapping[str, JSON] | None = None
+    """What the analyzers noticed, as `analysis_file` has it; None if nothing was analysed, or not all of it yet."""
     finish_command: str = ""
     """Executes what is missing and reuses the rest."""
 
@@ -134,6 +136,7 @@ class Report:
             "reused_usage": _usage(self.reused_usage),
             "execution_seconds": self.execution_seconds,
             "elapsed_seconds": self.elapsed_seconds,
+            "analysis": self.analysis,
             "unplanned_records": self.unplanned,
             "corrupt_lines": [attrs.asdict(line) for line in self.corrupt_lines],
             "finish_command": self.finish_command,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
@@ -33,7 +34,7 @@ RecordDone = Callable[[StoreError | None, ExecutionRecord], None]
 class RunStore:
     """An open run directory: records, events, trajectories and the state of one run.
 
-    `append`, `event` and `trajectory` never block and may be called from any thread; `create`, `update` and `close`
+    `append`, `event`, `findings` and `trajectory` never block and may be called from any thread; `create`, `update` and `close`
     wait for the disk and belong into a worker thread.
     """
 
@@ -44,6 +45,9 @@ class RunStore:
         self._lock = lock
         self._journal = Journal(paths.journal_file)
         self._events = EventLog(paths.events_file)
+        self._findings = EventLog(paths.findings_file, "findings")
+        self._with_steps: set[Path] = set()
+        """Attempt directories that the trajectories of this moment make."""
         self._updating = threading.Lock()
         self._is_closed = False
 
@@ -111,10 +115,26 @@ class RunStore:
 
         self._writer.submit(Job(write=write, size=256))
 
+    def findings(self, lines: Sequence[Mapping[str, JSON]], done: Callable[[], None]) -> None:
+        """Write lines of `analysis.jsonl`, sooner or later. A failure is logged once and hurts nobody.
+
+        Args:
+            lines: Made by `store.analysis.findings_line`.
+            done: Called in the writer's thread when they are written, or never will be.
+        """
+
+        def write() -> EventLog:
+            for line in lines:
+                self._findings.append(line, self._scrub)
+            return self._findings
+
+        size = 256 * sum(len(line["findings"]) for line in lines)
+        self._writer.submit(Job(write=write, done=lambda _error: done(), size=size))
+
     def trajectory(self, task_id: str, attempt: int, execution: int) -> Trajectory:
         """Return where the steps of an execution go; nothing is made before the first one."""
         path = self.paths.trajectory_file(task_id, attempt, execution)
-        return Trajectory(self._writer, path, self._scrub)
+        return Trajectory(self._writer, path, self._scrub, self._with_steps.add)
 
     def update(self, info: RunInfo) -> None:
         """Replace `run.json`, durably and at once for readers.
@@ -149,6 +169,7 @@ class RunStore:
         if not self._is_closed:
             self._is_closed = True
             self._events.commit()
+            self._findings.commit()
             self._journal.close()
             self._lock.release()
 
@@ -186,8 +207,9 @@ class RunStore:
         if record.attempt_dir is not None or record.reused_from is not None:
             return record
         path = self.paths.attempt_dir(record.task_id, record.attempt)
-        if not path.is_dir():
+        if path not in self._with_steps and not path.is_dir():
             return record
+        self._with_steps.discard(path)
         return attrs.evolve(record, attempt_dir=str(path.relative_to(self.paths.run_dir)))
 
 

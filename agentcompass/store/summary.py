@@ -8,6 +8,7 @@ from typing import Any
 
 from agentcompass.metrics.board import score_tasks
 from agentcompass.records import JSON
+from agentcompass.store.analysis import read_analysis
 from agentcompass.store.files import explained, replace_file
 from agentcompass.store.jsonl import CorruptLine
 from agentcompass.store.reader import read_run
@@ -52,6 +53,7 @@ def summarize(run_dir: Path, *, write: bool = True) -> Report:
         execution_seconds=tally.execution_seconds,
         unplanned=tally.unplanned,
         corrupt_lines=tuple(corrupt),
+        analysis=read_analysis(run.paths.analysis_file),
         finish_command=finish_command(run.info, run_dir),
     )
     if write:

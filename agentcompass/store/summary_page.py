@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from agentcompass.metrics.scores import Score
@@ -23,6 +24,7 @@ def summary_page(report: Report) -> str:
         _failures(report),
         _stopped(report),
         _categories(report),
+        _analysis(report),
         _cost(report),
         _files(report),
         _finish(report),
@@ -160,6 +162,44 @@ def _categories(report: Report) -> str:
     return f"## By category\n\n{table(header, rows)}{_rest(len(categories))}"
 
 
+def _analysis(report: Report) -> str:
+    analysis = report.analysis
+    if analysis is None:
+        return _not_analysed(report)
+    header = ["analyzer", "noticed", "executions", "detail", "examples"]
+    rows = [
+        [
+            code(row["analyzer"]),
+            escape(row["label"], 80),
+            str(row["count"] or "-"),
+            escape(row["detail"]),
+            ", ".join(code(str(example["task_id"]), 60) for example in row["examples"][:3]),
+        ]
+        for row in sorted(analysis["rows"], key=lambda row: row["count"] == 0)[:MAX_ROWS]
+    ]
+    parts = ["## Analysis", f"Executions looked at: {analysis['analyzed']}."]
+    if rows:
+        parts.append(table(header, rows) + _rest(len(analysis["rows"])))
+    if analysis["left"]:
+        parts.append(f"Not looked at in time: {analysis['left']}. {_how_to_analyse(report)}")
+    if analysis["notes"]:
+        parts.append("\n".join(f"- {escape(note, 300)}" for note in analysis["notes"][:MAX_ROWS]))
+    return "\n\n".join(parts)
+
+
+def _not_analysed(report: Report) -> str:
+    execution = report.info.request.get("execution")
+    wanted = isinstance(execution, Mapping) and execution.get("enable_analysis")
+    if not wanted or report.status == "running":
+        return ""
+    return f"## Analysis\n\nThe run ended before it was analysed. {_how_to_analyse(report)}"
+
+
+def _how_to_analyse(report: Report) -> str:
+    command = shlex.join(["agentcompass", "summary", str(report.paths.run_dir), "--analyze"])
+    return f"To look at all of it now:\n\n{block(command)}"
+
+
 def _cost(report: Report) -> str:
     return "## Cost\n\n" + "\n".join(f"- {line}" for line in _cost_lines(report))
 
@@ -186,9 +226,11 @@ def _cost_lines(report: Report) -> Iterator[str]:
 
 def _files(report: Report) -> str:
     paths = report.paths
+    findings = [(paths.findings_file, "what analyzers noticed, by execution")]
     known = [
         (paths.journal_file, "every execution, a line each"),
         (paths.metrics_file, "these numbers for programs"),
+        *(findings if report.analysis is not None else ()),
         (paths.run_file, "what was asked, with all versions"),
         (paths.tasks_dir, "trajectories and artifacts by task"),
         (paths.log_file, "log"),

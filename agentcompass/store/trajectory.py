@@ -31,12 +31,17 @@ class Trajectory:
         writer: Whose thread writes.
         path: Of the file.
         scrub: Removes secrets.
+        on_step: Told the directory that each step goes to, which may not be there yet.
     """
 
-    def __init__(self, writer: Writer, path: Path, scrub: jsonl.Scrub) -> None:
+    def __init__(
+        self, writer: Writer, path: Path, scrub: jsonl.Scrub, on_step: Callable[[Path], None]
+    ) -> None:
         self.path = path
+        self._on_step = on_step
         self._writer = writer
         self._scrub = scrub
+        self._steps: list[bytes] = []
         self._is_closed = False
         self._has_warned = False
 
@@ -53,6 +58,7 @@ class Trajectory:
         if self._is_closed:
             done(StoreError(f"{self.path} is closed"))
             return
+        self._on_step(self.path.parent)
         self._writer.submit(
             Job(write=lambda: self._write(step), done=done, size=jsonl.weight(step))
         )
@@ -61,22 +67,18 @@ class Trajectory:
         """Take no more steps; those queued are still written."""
         self._is_closed = True
 
-    def _write(self, step: Mapping[str, JSON]) -> None:
-        try:
-            line = jsonl.encode(step, self._scrub)
-        except jsonl.NotJSONError as error:
-            reason = f"a trajectory step is not JSON at {error}"
-            self._append(jsonl.encode({"type": "unwritable-step", "reason": reason}, self._scrub))
-            raise StoreError(reason) from None
-        self._append(line)
+    def commit(self) -> None:
+        """Write the steps of a batch in one go: opening the file costs more than a small step.
 
-    def _append(self, line: bytes) -> None:
+        Raises:
+            StoreError: They are lost.
+        """
+        data, self._steps = b"".join(self._steps), []
         try:
             with explained("write", self.path):
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                descriptor = open_append(self.path)
+                descriptor = self._open()
                 try:
-                    append_all(descriptor, line)
+                    append_all(descriptor, data)
                 finally:
                     os.close(descriptor)
         except StoreError as error:
@@ -84,3 +86,22 @@ class Trajectory:
                 self._has_warned = True
                 _log.warning("steps are lost: %s", error.message)
             raise
+
+    def _write(self, step: Mapping[str, JSON]) -> Trajectory:
+        try:
+            self._steps.append(jsonl.encode(step, self._scrub))
+        except jsonl.NotJSONError as error:
+            reason = f"a trajectory step is not JSON at {error}"
+            self._steps.append(
+                jsonl.encode({"type": "unwritable-step", "reason": reason}, self._scrub)
+            )
+            self.commit()
+            raise StoreError(reason) from None
+        return self
+
+    def _open(self) -> int:
+        try:
+            return open_append(self.path)
+        except FileNotFoundError:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return open_append(self.path)

@@ -105,7 +105,8 @@ class Watch(trio.abc.Instrument):
 
     def before_io_wait(self, timeout):
         now = trio.lowlevel.current_statistics()
-        if not now.tasks_runnable and not now.run_sync_soon_queue_size:
+        is_waiting = not now.tasks_runnable and not now.run_sync_soon_queue_size
+        if is_waiting and now.seconds_to_next_deadline > 0:
             self._guarded(self._on_idle)
 
     def _guarded(self, look, *args):

@@ -44,7 +44,9 @@ class Workload:
 
     folder: Path
     count: int = 24
-    marker: str = attrs.field(factory=lambda: f"{os.getpid()}{next(_numbers)}{random.randint(0, 10**6)}")
+    marker: str = attrs.field(
+        factory=lambda: f"{os.getpid()}{next(_numbers)}{random.randint(0, 10**6)}"
+    )
 
     program: Program = attrs.field(init=False)
 
@@ -75,9 +77,11 @@ class Workload:
         return sorted((self.folder / "results").glob("*/*/"), key=lambda path: path.stat().st_mtime)
 
     def records(self, run_dir: Path) -> list[dict]:
-        lines = (run_dir / "attempts.jsonl").read_bytes().split(b"\n")
-        assert lines[-1] == b"" or self is None, "a torn line"
-        return [json.loads(line) for line in lines if line]
+        journal = run_dir / "attempts.jsonl"
+        lines = journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
+        return [
+            json.loads(line) for line in lines
+        ]  # what follows the last line end was never announced
 
     def sandboxes(self) -> list[Path]:
         root = self.folder / "sandboxes"

@@ -23,9 +23,8 @@ class Call(NamedTuple):
 
 def is_reply(step: Step) -> bool:
     """Whether a step is what a model answered."""
-    return step.get("type") in _REPLY_TYPES or (
-        step.get("type") == "message" and step.get("role") == "assistant"
-    )
+    kind = _kind(step)
+    return kind in _REPLY_TYPES or (kind == "message" and step.get("role") == "assistant")
 
 
 def text_of(content: JSON) -> str:
@@ -47,9 +46,9 @@ def calls_in(step: Step) -> Iterator[Call]:
                 function = item.get("function")
                 call = function if isinstance(function, Mapping) else item
                 yield Call(str(call.get("name", "")), _text(call.get("arguments")))
-    elif step.get("type") in _CALL_TYPES:
+    elif _kind(step) in _CALL_TYPES:
         given = next((step[key] for key in _INPUTS if step.get(key) is not None), None)
-        yield Call(str(step.get("name") or step["type"]), _text(given))
+        yield Call(str(step.get("name") or _kind(step)), _text(given))
 
 
 def seconds_of(step: Step) -> float | None:
@@ -65,6 +64,11 @@ def number(value: JSON) -> float | None:
         except OverflowError:
             return None
     return None
+
+
+def _kind(step: Step) -> str:
+    kind = step.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _text(value: JSON) -> str:

@@ -15,12 +15,18 @@ Run as `python -I -S keeper.py CONTROL_FD ENGINE_PID`: one file, since the packa
 standard library, and as little of it as possible, because each guard is a fork of this. The other end is `trees.py`, which defines nothing of the
 protocol but uses it:
 
-- CONTROL_FD takes one byte with one socket: the line to a new guard.
+- CONTROL_FD takes `+` with one socket: the line to a new guard.
 - On that line the guard gets 8 bytes of length (little endian) and a marshalled request: `argv`, `env`, `cwd` (bytes),
   `limits` (pairs of rlimit and value), `tty` (the path of a terminal, or None), `workspace`; with the descriptors for 0, 1, 2.
 - The guard says `exit CODE` when the command has ended, and `over` when nothing of its tree is left; then it ends.
 - `k` asks it to kill the tree; it says `killed COUNT SURVIVORS` and ends. `d` gives it pipes to drain.
 - A hang-up before `over` or `killed` means that the guard itself was killed.
+
+Run as `python -I -S keeper.py inside`, it is the first process of a PID namespace, which makes it immune to every
+signal from inside, and the end of it the end of all (`enclosure.py`). Its control socket is then descriptor 0;
+it says `r` on it when it serves, `t` asks for a terminal (answered by its path, with its two ends), and it
+answers for guards that were killed: it ends what they leave, and says `killed` in their place. Neither it nor
+its guards can be traced by commands.
 """
 
 from __future__ import annotations
@@ -46,11 +52,15 @@ if (
     from collections.abc import Callable
     from typing import Any, NoReturn
 
+INSIDE = "inside"
+PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 KILL_SECONDS = 5.0
 """How long a guard tries to end its tree; only a process in an uninterruptible sleep takes longer than milliseconds."""
 REQUEST_SECONDS = 60.0
+GUARD_ROOM_BYTES = 16 << 20
+"""What a guard may still come to need."""
 FREEZE_PASSES = 50
 HAS_CHILDREN_FILES = os.access(f"/proc/{os.getpid()}/task/{os.getpid()}/children", os.F_OK)
 """Whether this kernel lists children (CONFIG_PROC_CHILDREN); otherwise all of /proc is read for it."""
@@ -71,12 +81,17 @@ RESET = (*IGNORED, signal.SIGPIPE, signal.SIGXFSZ)
 def main() -> None:
     """Detach from the engine, then serve it until it ends."""
     libc = ctypes.CDLL(None)
-    control, engine_pid = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
-    engine = watch_engine(engine_pid)
-    adopt_orphans(libc.prctl)  # while somebody hears of it if this kernel cannot
-    if os.fork():
-        os._exit(0)
-    os.setsid()
+    is_first = sys.argv[1] == INSIDE
+    if is_first:
+        if libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 or os.getpid() != 1:
+            sys.exit("this is no PID namespace of its own")
+        control, engine = socket.socket(fileno=os.dup(0)), -1
+    else:
+        control, engine = socket.socket(fileno=int(sys.argv[1])), watch_engine(int(sys.argv[2]))
+        adopt_orphans(libc.prctl)  # while somebody hears of it if this kernel cannot
+        if os.fork():
+            os._exit(0)
+        os.setsid()
     os.chdir("/")
     os.umask(0o022)
     null = os.open(os.devnull, os.O_RDWR)
@@ -88,7 +103,9 @@ def main() -> None:
     libc.prctl(PR_SET_NAME, b"ac-keeper", 0, 0, 0)
     adopt_orphans(libc.prctl)
     gc.disable()  # so that guards share the keeper's memory
-    Keeper(control, engine, libc.prctl).serve()
+    if is_first:
+        control.send(b"r")
+    Keeper(control, engine, libc.prctl, answers_for_guards=is_first).serve()
 
 
 def watch_engine(pid: int) -> int:
@@ -140,10 +157,22 @@ def reap(stopped: int = 0) -> tuple[dict[int, int], bool]:
 class Keeper:
     """Forks guards on request; kills the orphans of a guard that was killed."""
 
-    def __init__(self, control: socket.socket, engine: int, prctl: Callable[..., int]) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        engine: int,
+        prctl: Callable[..., int],
+        *,
+        answers_for_guards: bool,
+    ) -> None:
         self.control, self.engine, self.prctl = control, engine, prctl
-        self.guards: set[int] = set()
+        self.answers_for_guards = answers_for_guards
+        self.guards: dict[int, int] = {}
+        """By pid: the guard's line if this keeper answers for it, else -1."""
         self.lost_one = False
+        self.unanswered: list[int] = []
+        """Lines of guards that were killed and whose orphans are not all dead."""
+        self.killed: set[int] = set()
 
     def serve(self) -> None:
         """Return when the engine has gone and no guard is left."""
@@ -173,6 +202,8 @@ class Keeper:
             return False
         if not data:
             return False
+        if data == b"t":
+            self.lend_terminal()
         for fd in fds:
             try:
                 pid = os.fork()
@@ -181,15 +212,30 @@ class Keeper:
             if pid == 0:
                 self.become_guard(fd)
             elif pid > 0:
-                self.guards.add(pid)
-            os.close(fd)
+                self.guards[pid] = fd if self.answers_for_guards else -1
+            if self.guards.get(pid) != fd:
+                os.close(fd)
         return True
+
+    def lend_terminal(self) -> None:
+        """Make a terminal and send its path, with our end and the command's; nothing but `-` if there is none left."""
+        try:
+            ends = os.openpty()
+        except OSError:
+            self.control.send(b"-")
+            return
+        socket.send_fds(self.control, [os.fsencode(os.ttyname(ends[1]))], ends)
+        for fd in ends:
+            os.close(fd)
 
     def become_guard(self, fd: int) -> NoReturn:
         """Be a guard, in the forked process, and end."""
         code = 70
         try:
             self.control.close()
+            for line in (*self.guards.values(), *self.unanswered):
+                if line >= 0:
+                    os.close(line)
             adopt_orphans(self.prctl)
             Guard(socket.socket(fileno=fd), self.engine).run()
             code = 0
@@ -204,12 +250,30 @@ class Keeper:
             if pid in self.guards and os.WIFSTOPPED(status):
                 send_signal(pid, signal.SIGCONT)
             elif pid in self.guards:
-                self.guards.discard(pid)
-                self.lost_one = self.lost_one or status != 0
+                self.dismiss(self.guards.pop(pid), status)
         if self.lost_one:
-            for pid in children(os.getpid()):
-                if pid not in self.guards:
-                    send_signal(pid, signal.SIGKILL)
+            orphans = [pid for pid in children(os.getpid()) if pid not in self.guards]
+            for pid in orphans:
+                send_signal(pid, signal.SIGKILL)
+            self.killed.update(orphans)
+            if not orphans:
+                self.answer()
+
+    def dismiss(self, line: int, status: int) -> None:
+        """Let go of a guard that has ended, and take its place if it did not end well."""
+        self.lost_one = self.lost_one or status != 0
+        if line >= 0 and status != 0:
+            self.unanswered.append(line)
+        elif line >= 0:
+            os.close(line)
+
+    def answer(self) -> None:
+        """Say in the place of killed guards that nothing of theirs is left."""
+        for line in self.unanswered:
+            with contextlib.suppress(OSError):  # nobody may be left to tell
+                os.write(line, f"killed {len(self.killed)} 0\n".encode())
+            os.close(line)
+        self.unanswered, self.killed = [], set()
 
 
 class Guard:
@@ -229,7 +293,8 @@ class Guard:
         if request is None:
             return
         self.line.settimeout(None)
-        hold(request["workspace"])
+        if request["workspace"] is not None:
+            hold(request["workspace"])
         try:
             self.main = start(request, fds)
         except OSError as error:
@@ -301,7 +366,7 @@ def start(request: dict[str, Any], fds: list[int]) -> int:
     """Start the command in a session of its own and return its pid.
 
     posix_spawn halves the price of a fork. What it cannot do for the child, the guard does to itself before: the
-    directory, and the soft limits, which are taken back; the child's hard limits follow at once.
+    directory, and the limits, of which only one that leaves it too little memory is taken back; the child's hard one follows.
     """
     os.chdir(request["cwd"])
     env = request["env"]
@@ -318,8 +383,11 @@ def start(request: dict[str, Any], fds: list[int]) -> int:
         else min(value, before[number][1])
         for number, value in request["limits"]
     }
+    memory = limits.get(resource.RLIMIT_AS)
+    too_small = memory is not None and memory < own_size() + GUARD_ROOM_BYTES
     for number, value in limits.items():
-        resource.setrlimit(number, (value, before[number][1]))
+        is_lasting = number != resource.RLIMIT_AS or not too_small
+        resource.setrlimit(number, (value, value if is_lasting else before[number][1]))
     try:
         pid = os.posix_spawnp(
             request["argv"][0],
@@ -331,14 +399,17 @@ def start(request: dict[str, Any], fds: list[int]) -> int:
             setsigmask=(),
         )
     finally:
-        for number, pair in before.items():
-            resource.setrlimit(number, pair)
-    for number, value in limits.items():
-        try:
-            resource.prlimit(pid, number, (value, value))
-        except OSError:
-            break  # it has ended already
+        if too_small:
+            resource.setrlimit(resource.RLIMIT_AS, before[resource.RLIMIT_AS])
+    if too_small and memory is not None:
+        with contextlib.suppress(OSError):  # it has ended already
+            resource.prlimit(pid, resource.RLIMIT_AS, (memory, memory))
     return pid
+
+
+def own_size() -> int:
+    """The bytes of this process's address space."""
+    return int(read_file("/proc/self/statm").split()[0]) * resource.getpagesize()
 
 
 def receive(sock: socket.socket, size: int) -> tuple[bytes, list[int]]:

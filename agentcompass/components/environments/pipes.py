@@ -78,14 +78,19 @@ def for_program() -> Streams:
     return streams
 
 
-def for_terminal() -> Streams:
-    """Streams for a program on a new terminal of 24 by 80."""
-    streams = Streams()
+def for_helper(control: int) -> Streams:
+    """Streams for a program of ours that is talked to on its descriptor 0; `stdout` reads what it says on its stderr."""
+    streams = Streams(child=[control])
     with _undone_on_error(streams):
-        ours, theirs = os.openpty()
-        streams.stdin = streams.stdout = ours
-        streams.child += [theirs] * 3
-        streams.tty = os.ttyname(theirs).encode()
+        streams.child.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
+        streams.stdout = _output(streams)
+    return streams
+
+
+def for_terminal(ours: int, theirs: int, path: bytes) -> Streams:
+    """Streams for a program on a new terminal of 24 by 80, given by its two ends and its path."""
+    streams = Streams(child=[theirs] * 3, stdin=ours, stdout=ours, tty=path)
+    with _undone_on_error(streams):
         os.set_blocking(ours, False)
         set_size(ours, 24, 80)
     return streams

@@ -18,7 +18,8 @@ from agentcompass.components.base import DEFAULT_MAX_OUTPUT, ExecResult, Process
 from agentcompass.components.environments import leftovers, pipes, removal, transfer
 from agentcompass.components.environments.capture import HeadTail
 from agentcompass.components.environments.interactive import Program
-from agentcompass.components.environments.trees import Command, Keeper, Tree
+from agentcompass.components.environments.place import Place
+from agentcompass.components.environments.trees import Command, Tree
 from agentcompass.components.environments.workspace import Workspace
 from agentcompass.errors import SandboxError
 
@@ -40,6 +41,8 @@ class Surroundings:
     shell: str
     limits: Sequence[tuple[int, int]]
     lease_id: str
+    entry: str | None = None
+    """What enters the sandbox when it is kept; None: its directory is all there is to it."""
 
 
 @final
@@ -50,18 +53,26 @@ class HostSession(Session):
         self,
         workspace: Workspace,
         surroundings: Surroundings,
-        keeper: Keeper,
+        place: Place,
         file_limiter: trio.CapacityLimiter,
         control_limiter: trio.CapacityLimiter,
     ) -> None:
-        self.workdir = str(workspace.work_dir)
+        self.workdir = workspace.seen(workspace.work_dir)
         self._workspace = workspace
         self._surroundings = surroundings
-        self._keeper = keeper
+        self._place = place
         self._file_limiter, self._control_limiter = file_limiter, control_limiter
         self._trees: set[Tree] = set()
         self._is_wounded = False
-        """A guard was killed: /proc is searched before anything is called clean."""
+        """A guard was killed: the place is swept before anything is called clean."""
+
+    async def open(self) -> None:
+        """Be ready for commands.
+
+        Raises:
+            SandboxError: Namespaces were asked for and cannot be made (code `isolation-failed`).
+        """
+        await self._place.open()
 
     async def exec(
         self,
@@ -132,7 +143,7 @@ class HostSession(Session):
             if readers.cancel_scope.cancelled_caught:
                 tree.hand_over([streams.stdout, streams.stderr])
             if timed_out:
-                await tree.kill()
+                await self._kill(tree)
                 return TIMED_OUT, True
             return await tree.wait(), False
 
@@ -155,7 +166,7 @@ class HostSession(Session):
             raise ValueError(problem)
         if tty:
             env = {"TERM": "xterm-256color", **(env or {})}
-        streams = pipes.for_terminal() if tty else pipes.for_program()
+        streams = pipes.for_terminal(*await self._place.terminal()) if tty else pipes.for_program()
         try:
             async with self._tree(self._command(argv, cwd, env, streams.tty), streams) as tree:
                 try:
@@ -185,6 +196,8 @@ class HostSession(Session):
 
     async def exists(self, path: str) -> bool:
         """Whether a path exists, as a command in the sandbox sees it."""
+        if self._place.is_sealed:
+            return await super().exists(path)
         return await self._in_thread((Path(self.workdir) / path).exists)
 
     async def end_processes(self) -> int:
@@ -197,17 +210,12 @@ class HostSession(Session):
         for tree in trees:
             count += await self._end(tree)
         if self._is_wounded:
-            count += await trio.to_thread.run_sync(
-                leftovers.end,
-                self._surroundings.lease_id,
-                check_cancelled,
-                limiter=self._control_limiter,
-            )
+            count += await self._place.sweep()
         return count
 
     def entry_hint(self) -> str:
-        """The command that enters the workspace."""
-        return f"cd {quote(self.workdir)}"
+        """The command that enters the sandbox, or just its workspace."""
+        return self._surroundings.entry or f"cd {quote(self.workdir)}"
 
     async def close(self, *, keep: bool) -> None:
         """End every process and, unless `keep`, remove the workspace; under cancellation within `LAST_SECONDS`.
@@ -224,7 +232,10 @@ class HostSession(Session):
 
     async def _close(self, keep: bool) -> None:
         try:
-            await self.end_processes()
+            try:
+                await self.end_processes()
+            finally:
+                await self._place.close()
         finally:
             if not keep:
                 await trio.to_thread.run_sync(
@@ -252,8 +263,9 @@ class HostSession(Session):
         return Command(
             argv=[to_bytes(word) for word in argv],
             env={to_bytes(name): to_bytes(value) for name, value in variables.items()},
-            cwd=to_bytes(str(self._workspace.work_dir / (cwd or ""))),
-            workspace=to_bytes(str(self._workspace.dir)),
+            cwd=to_bytes(str(Path(self.workdir, cwd or ""))),
+            # The place's own tree holds the lock if it is sealed, and nothing inside could.
+            workspace=None if self._place.is_sealed else to_bytes(str(self._workspace.dir)),
             limits=self._surroundings.limits,
             tty=tty,
         )
@@ -265,7 +277,7 @@ class HostSession(Session):
         tree = Tree()
         self._trees.add(tree)
         try:
-            await self._keeper.start(tree, command, streams.child)
+            await self._place.start(tree, command, streams.child)
             streams.close_child()
             yield tree
         except BaseException:
@@ -279,10 +291,19 @@ class HostSession(Session):
     async def _end(self, tree: Tree) -> int:
         """Kill a tree and let go of it; a guard that was killed itself has its processes searched for."""
         try:
-            return await tree.kill()
+            return await self._kill(tree)
         finally:
             self._is_wounded = self._is_wounded or not tree.is_over
             self._forget(tree)
+
+    async def _kill(self, tree: Tree) -> int:
+        try:
+            return await tree.kill()
+        except SandboxError:
+            # A guard that something inside keeps from its work: then the whole place ends.
+            if not self._place.is_sealed:
+                raise
+            return await self._place.sweep()
 
     def _forget_ended(self) -> None:
         """Let go of trees whose background processes have ended by themselves."""

@@ -142,7 +142,7 @@ class _Download:
                 raise FileNotFoundError(f"{self.source!r} is neither a file nor a directory")
 
     def _names(self, path: str) -> list[str]:
-        fd = self.space.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        fd = self.space.open_located(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             return os.listdir(fd)  # noqa: PTH208 - of a descriptor
         finally:
@@ -151,12 +151,15 @@ class _Download:
     def _link(self, base: str, path: str, copy: Path) -> None:
         to = os.readlink(path)  # noqa: PTH115 - text is what is wanted
         parent = str(PurePosixPath(path).parent)
-        real = os.path.normpath(PurePosixPath(parent, to))
+        absolute = self.space.unseen(os.path.normpath(to)) if to.startswith("/") else to
+        if absolute is None:
+            return
+        real = os.path.normpath(PurePosixPath(parent, absolute))
         if PurePosixPath(real).is_relative_to(base):
             self.links.append((copy, os.path.relpath(real, parent)))
 
     def _file(self, path: str, copy: Path) -> None:
-        fd = self.space.open(path, os.O_RDONLY)
+        fd = self.space.open_located(path, os.O_RDONLY)
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):

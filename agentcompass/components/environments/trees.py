@@ -38,8 +38,8 @@ class Command:
     argv: Sequence[bytes]
     env: Mapping[bytes, bytes]
     cwd: bytes
-    workspace: bytes
-    """The directory that is locked while the tree lives."""
+    workspace: bytes | None
+    """The directory that is locked while the tree lives; None: another tree locks it."""
     limits: Sequence[tuple[int, int]] = ()
     """Pairs of a resource limit's number and its value, hard and soft."""
     tty: bytes | None = None
@@ -76,14 +76,11 @@ class Keeper:
         control = self._control
         if control is None:
             control = await trio.to_thread.run_sync(self.ensure)
-        guard_end = tree.open()
-        with guard_end:
-            try:
-                await _send_fds(control, b"+", [guard_end.fileno()])
-            except ConnectionError:
-                # Something killed the keeper: a new one takes over, and the trees that are there go on without it.
-                control = await trio.to_thread.run_sync(self.ensure, control)
-                await _send_fds(control, b"+", [guard_end.fileno()])
+        try:
+            await tree.ask_for_guard(control)
+        except ConnectionError:
+            # Something killed the keeper: a new one takes over, and the trees that are there go on without it.
+            await tree.ask_for_guard(await trio.to_thread.run_sync(self.ensure, control))
         await tree.request(command, fds)
 
     def _launch(self) -> socket.socket:
@@ -134,11 +131,17 @@ class Tree:
         self.is_lost = False
         """The guard was killed, so nobody knows what is left."""
 
-    def open(self) -> socket.socket:
-        """Make the line and return the guard's end of it."""
+    async def ask_for_guard(self, control: socket.socket) -> None:
+        """Make the line, and have a keeper fork a guard at its other end.
+
+        Raises:
+            ConnectionError: There is no keeper any more.
+        """
+        self.close()
         self._line, guard_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._line.setblocking(False)
-        return guard_end
+        with guard_end:
+            await send_fds(control, b"+", [guard_end.fileno()])
 
     async def request(self, command: Command, fds: Sequence[int]) -> None:
         """Tell the guard what to start."""
@@ -158,10 +161,10 @@ class Tree:
             raise trio.ClosedResourceError
         # A guard that hangs up now is noticed by whoever waits for the command.
         with contextlib.suppress(ConnectionError):
-            sent = await _send_fds(line, data[:32768], fds)
+            sent = await send_fds(line, data[:32768], fds)
             while sent < len(data):
                 rest = data[sent:]
-                sent += await _when_ready(line, functools.partial(line.send, rest))
+                sent += await when_ready(line, functools.partial(line.send, rest))
         self._is_requested = True
 
     @property
@@ -286,11 +289,13 @@ def _not_started(detail: str) -> SandboxError:
     )
 
 
-async def _send_fds(sock: socket.socket, data: bytes | memoryview, fds: Sequence[int]) -> int:
-    return await _when_ready(sock, lambda: socket.send_fds(sock, [data], fds))
+async def send_fds(sock: socket.socket, data: bytes | memoryview, fds: Sequence[int]) -> int:
+    """Send bytes with descriptors; return how many bytes have gone."""
+    return await when_ready(sock, lambda: socket.send_fds(sock, [data], fds))
 
 
-async def _when_ready(sock: socket.socket, send: Callable[[], int]) -> int:
+async def when_ready(sock: socket.socket, send: Callable[[], int]) -> int:
+    """Do what sends on a non-blocking socket as soon as it can be done."""
     while True:
         try:
             return send()

@@ -13,7 +13,8 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Final
 
 import attrs
 
@@ -25,6 +26,11 @@ DIR_PREFIX = "agentcompass-"
 READ_LIMIT = 1024 * MiB
 """Bytes read of a file by who names no limit."""
 CHUNK = MiB
+SANDBOX_WORK: Final = "/workspace"
+SANDBOX_TMP: Final = "/tmp"
+"""Where commands in namespaces of their own see the two directories of their workspace."""
+MAX_LINKS: Final = 40
+"""As many as the kernel follows."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -38,15 +44,20 @@ class Workspace:
     """Where commands run."""
     tmp_dir: Path
     """TMPDIR of the commands."""
+    mounts: tuple[tuple[str, Path], ...] = ()
+    """What commands see of it, as pairs of a path inside and a directory here; empty: the machine, as it is."""
 
     @classmethod
-    def create(cls, root: Path, name: str, workdir: str | None) -> Workspace:
+    def create(
+        cls, root: Path, name: str, workdir: str | None, *, is_enclosed: bool = False
+    ) -> Workspace:
         """Make the directories of a new sandbox.
 
         Args:
             root: Where sandboxes go; made if it is not there.
             name: The lease's.
             workdir: Of the plan: None, or a path below the work directory.
+            is_enclosed: Commands see it at `SANDBOX_WORK` and `SANDBOX_TMP`.
 
         Raises:
             SandboxError: The name or `workdir` cannot be used, something of that name is there, or the disk is full.
@@ -59,12 +70,18 @@ class Workspace:
                 hint="Use an environment with images, or a relative path.",
             )
         base = directory_of(root.resolve(), name)
-        space = cls(dir=base, work_dir=base / "work" / (workdir or ""), tmp_dir=base / "tmp")
+        work, tmp = base / "work", base / "tmp"
+        space = cls(
+            dir=base,
+            work_dir=work / (workdir or ""),
+            tmp_dir=tmp,
+            mounts=((SANDBOX_WORK, work), (SANDBOX_TMP, tmp)) if is_enclosed else (),
+        )
         try:
             with disk_errors():
                 root.mkdir(parents=True, exist_ok=True)
                 base.mkdir(mode=0o700)
-                with _undone_on_error(base):
+                with undone_on_error(base):
                     space.work_dir.mkdir(parents=True)
                     space.tmp_dir.mkdir()
         except OSError as error:
@@ -79,24 +96,71 @@ class Workspace:
         Raises:
             SandboxError: That is outside the workspace (code `path-outside`).
         """
-        try:
-            found = os.path.realpath(self.work_dir / path)
-        except ValueError as error:  # a NUL in it
-            raise FileNotFoundError(errno.ENOENT, str(error), path) from error
-        if not self.contains(found):
+        if "\0" in path:
+            raise FileNotFoundError(errno.ENOENT, "a NUL in the path", path)
+        found = self._follow(path) if self.mounts else os.path.realpath(self.work_dir / path)
+        if found is None or not self.contains(found):
             raise outside(path)
         return found
 
     def contains(self, path: str) -> bool:
-        """Whether a path without links lies in the workspace."""
-        return Path(path).is_relative_to(self.dir)
+        """Whether a path without links lies in what commands can reach of the workspace."""
+        places = [place for _name, place in self.mounts] or [self.dir]
+        return any(Path(path).is_relative_to(place) for place in places)
+
+    def seen(self, place: Path) -> str:
+        """Return the path by which commands see a directory of the workspace."""
+        for name, base in self.mounts:
+            if place.is_relative_to(base):
+                return str(PurePosixPath(name, place.relative_to(base)))
+        return str(place)
+
+    def unseen(self, path: str) -> str | None:
+        """Return where a normal, absolute path of the commands lies here; None if that is not in the workspace."""
+        for name, place in self.mounts:
+            if PurePosixPath(path).is_relative_to(name):
+                return str(place / PurePosixPath(path).relative_to(name))
+        return None if self.mounts else path
+
+    def _follow(self, path: str) -> str | None:
+        """Follow links as the kernel does inside, where absolute ones start at the sandbox's own root."""
+        todo = list(reversed(PurePosixPath(self.seen(self.work_dir), path).parts))
+        found, links = PurePosixPath("/"), 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                found = found.parent
+                continue
+            # A part "/" begins anew.
+            here = self.unseen(str(found / part))
+            if here is None or not Path(here).is_symlink():
+                found /= part
+                continue
+            links += 1
+            if links > MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            todo += reversed(PurePosixPath(os.readlink(here)).parts)  # noqa: PTH115 - text is wanted
+        return self.unseen(str(found))
 
     def open(self, path: str, flags: int) -> int:
-        """Open what a path leads to, never waiting for a pipe or device, never outside.
+        """Open what a path leads to, never waiting for a pipe or device, never outside."""
+        return self.open_located(self.locate(path), flags)
 
-        The links were followed before; that it is still the same place is checked on what has been opened.
+    def open_located(self, path: str, flags: int) -> int:
+        """Do the same with what `locate` has given.
+
+        The links were followed then; that it is still the same place is checked on what has been opened.
+
+        Raises:
+            FileNotFoundError: There is nothing, or a link has taken its place.
+            SandboxError: What has taken its place leads outside (code `path-outside`).
         """
-        fd = os.open(self.locate(path), flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise FileNotFoundError(errno.ENOENT, "now a link", path) from error
         if not self.contains(os.readlink(f"/proc/self/fd/{fd}")):  # noqa: PTH115 - not a file's link
             os.close(fd)
             raise outside(path)
@@ -170,7 +234,7 @@ class Workspace:
     def make_dir(self, path: str) -> None:
         """Make a directory and its parents, if they are not there."""
         with disk_errors():
-            Path(self.locate(path)).mkdir(parents=True, exist_ok=True)
+            os.close(self._open_made(self.locate(path)))
 
     @contextlib.contextmanager
     def parent(self, path: str, *, follow: bool = True) -> Iterator[tuple[int, str]]:
@@ -182,16 +246,33 @@ class Workspace:
         directory = found.parent if follow else found
         if not self.contains(str(directory)):
             raise outside(path)
-        directory.mkdir(parents=True, exist_ok=True)
-        fd = self.open(str(directory), os.O_RDONLY | os.O_DIRECTORY)
+        fd = self._open_made(str(directory))
         try:
             yield fd, found.name if follow else Path(path).name
         finally:
             os.close(fd)
 
+    def _open_made(self, directory: str) -> int:
+        """Open a directory by its path without links, making what is not there.
+
+        Name by name, so that a link that a command puts in the place of one meanwhile leads nowhere.
+        """
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self.dir, flags)
+        for name in Path(directory).relative_to(self.dir).parts:
+            try:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=fd)
+                below = os.open(name, flags, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = below
+        return fd
+
 
 @contextlib.contextmanager
-def _undone_on_error(base: Path) -> Iterator[None]:
+def undone_on_error(base: Path) -> Iterator[None]:
+    """Remove a directory that was just made if something fails."""
     try:
         yield
     except BaseException:

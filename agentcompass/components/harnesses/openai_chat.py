@@ -5,23 +5,17 @@ With the protocol `openai-completions` a base model continues the task's complet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Final, final
 
 import attrs
 import trio
 
 from agentcompass.components.base import AgentOutcome, Emit, Harness, Model, Session, TaskInput
-from agentcompass.components.messages import Message, Reply, StopReason
+from agentcompass.components.harnesses import steps
+from agentcompass.components.messages import Message, Reply
 from agentcompass.errors import ModelError
-from agentcompass.records import JSON, StoppedBy
 
 COMPLETIONS: Final = "openai-completions"
-
-_STOPPED_BY: Final[Mapping[StopReason, StoppedBy]] = {
-    "length": "max_tokens",
-    "content_filter": "content_filter",
-}
 
 
 @attrs.frozen(kw_only=True)
@@ -51,7 +45,7 @@ class OpenAIChat(Harness[OpenAIChatParams]):
             return await self._complete(task_input, model, emit)
         messages = self._messages(task_input)
         for message in messages:
-            await emit({"type": "message", "role": message.role, "content": message.content})
+            await emit(steps.message_step(message))
         started = trio.current_time()
         try:
             reply = await model.chat(messages)
@@ -84,26 +78,15 @@ class OpenAIChat(Harness[OpenAIChatParams]):
 
 
 async def _answered(reply: Reply, seconds: float, emit: Emit) -> AgentOutcome:
-    await emit(_step(reply, seconds))
-    return AgentOutcome(answer=reply.message.text, stopped_by=_STOPPED_BY.get(reply.stop_reason))
+    await emit(steps.reply_step(reply, seconds))
+    return AgentOutcome(
+        answer=reply.message.text, stopped_by=steps.STOPPED_BY.get(reply.stop_reason)
+    )
 
 
 async def _unanswered(error: ModelError, emit: Emit) -> AgentOutcome:
     """A task too long for the model is the model's limit and graded; every other error is no verdict."""
     if error.code != "context-exceeded":
         raise error
-    await emit({"type": "error", "code": error.code, "message": error.message})
+    await emit(steps.error_step(error))
     return AgentOutcome(answer="", stopped_by="context")
-
-
-def _step(reply: Reply, seconds: float) -> dict[str, JSON]:
-    return {
-        "type": "reply",
-        "content": reply.message.content,
-        "reasoning": reply.message.reasoning,
-        "stop_reason": reply.stop_reason,
-        "usage": attrs.asdict(reply.usage),
-        "seconds": round(seconds, 3),
-        "model": reply.model,
-        "response_id": reply.response_id,
-    }

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from agentcompass.components.models.client import open_client as open_client
+    from agentcompass.components.models.local import open_local as open_local
 
-__all__ = ["open_client"]
+__all__ = ["open_client", "open_local"]
+
+_MODULES: Final[Mapping[str, str]] = {"open_client": "client", "open_local": "local"}
 
 
 def __getattr__(name: str) -> Any:
     """Load the client, and with it the HTTP library, when it is first asked for."""
-    if name != "open_client":
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from agentcompass.components.models.client import open_client  # noqa: PLC0415  # see above
-
-    return open_client
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

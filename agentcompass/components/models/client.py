@@ -9,7 +9,7 @@ from typing import Final, final
 
 import trio
 
-from agentcompass.components.base import ModelRetry
+from agentcompass.components.base import LoadContext, ModelRetry
 from agentcompass.components.messages import Message, Reply, Tool
 from agentcompass.components.models.calls import Caller, Timing
 from agentcompass.components.models.exchange import Exchanger
@@ -97,6 +97,9 @@ class EndpointClient:
         """Return a model for one attempt; `on_retry` is told before each wait for another try."""
         meter = Meter(self._codec.name, self._price)
         return LentModel(self._config, self._caller, self._codec, meter, on_retry)
+
+    async def ready(self, ctx: LoadContext) -> None:
+        """Do nothing: somebody else runs the endpoint, and it may come up later."""
 
     async def aclose(self) -> None:
         """Close all connections."""

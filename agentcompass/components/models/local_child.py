@@ -1,5 +1,7 @@
-"""Serves a local model on loopback until its parent has ended. A program of its own: native code that crashes, or holds
-the interpreter for seconds, must not do so in the engine's process.
+"""Serves a local model on loopback until its parent has ended.
+
+A program of its own: native code that crashes, or holds the interpreter for seconds, must not do so in the engine's
+process.
 
 Run as `python -I local_child.py`. Standard input is one line of JSON and then a lifeline, which is never written to:
 
@@ -61,7 +63,7 @@ def end_with_parent(parent: int) -> None:
     except ProcessLookupError:
         os._exit(0)
     except OSError as error:  # a kernel without pidfds
-        print(f"only the lifeline is watched: {error}", file=sys.stderr)
+        say(f"only the lifeline is watched: {error}")
     if os.getppid() == parent:
         watched.poll()
     os._exit(0)
@@ -80,7 +82,7 @@ def assemble(weights: Path, package: str, sha256: str) -> None:
                 module.assemble(weights)
                 return
         except FileExistsError as error:
-            print(f"the weights are made again: {error}", file=sys.stderr)
+            say(f"the weights are made again: {error}")
         partial = weights.with_suffix(".partial")
         try:
             module.assemble(partial, overwrite=True)
@@ -106,6 +108,7 @@ def serve(job: dict[str, Any]) -> Any:
     params.cache_idle_slots = False
     params.hostnames = [HOST]
     params.port = 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = n_threads()
     params.cors_origins = ""
     params.endpoint_slots = False
     params.offline = True
@@ -114,6 +117,15 @@ def serve(job: dict[str, Any]) -> Any:
     params.warmup = False
     params.verbosity = WARNINGS
     return xllamacpp.Server(params)
+
+
+def n_threads() -> int:
+    """Return how many threads compute: half of the processors, four at most.
+
+    They wait for each other all the time, spinning: where others need the processors too, one that is held up holds up
+    all, and as many threads as processors are several times slower than half as many.
+    """
+    return max(1, min(4, len(os.sched_getaffinity(0)) // 2))
 
 
 def wait_until_healthy(url: str) -> None:
@@ -129,6 +141,11 @@ def wait_until_healthy(url: str) -> None:
         finally:
             connection.close()
         time.sleep(READY_POLL_SECONDS)
+
+
+def say(text: str) -> None:
+    """Tell whoever reads standard error, which is shown when the start fails."""
+    sys.stderr.write(text + "\n")
 
 
 if __name__ == "__main__":

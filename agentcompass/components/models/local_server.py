@@ -88,9 +88,10 @@ class LocalServer:
 
     def tail(self) -> str:
         """The end of what it wrote about itself."""
-        size = self._output.seek(0, os.SEEK_END)
-        self._output.seek(max(0, size - TAIL_BYTES))
-        return self._output.read().decode(errors="replace").strip()
+        # by position, since the process shares this file's offset
+        size = os.fstat(self._output.fileno()).st_size
+        said = os.pread(self._output.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
+        return said.decode(errors="replace").strip()
 
     def stop(self) -> None:
         """Kill it: there is nothing that it would have to put away. Takes milliseconds."""
@@ -112,9 +113,12 @@ class LocalServer:
             said.write(json.dumps(self._job).encode() + b"\n")
             said.flush()
         line = b""
+        # select(2) would not do where a program has more than a thousand files open
+        waiting = select.poll()
+        waiting.register(heard, select.POLLIN)
         while not line.endswith(b"\n") and time.monotonic() < deadline:
             check()
-            if select.select([heard], [], [], POLL_SECONDS)[0]:
+            if waiting.poll(POLL_SECONDS * 1000):
                 data = os.read(heard.fileno(), 4096)
                 if not data:
                     break
@@ -142,8 +146,10 @@ class ServerPool:
     """The servers of this process, each with how many use it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._users: dict[LocalServer, int] = {}
+        self._counting = threading.Lock()
+        """Held for moments only."""
+        self._starting = threading.Lock()
 
     def take(
         self,
@@ -166,37 +172,50 @@ class ServerPool:
         Raises:
             PreflightError: It could not be started.
         """
-        with self._locked(check):
+        while not self._starting.acquire(timeout=POLL_SECONDS):
+            check()
+        try:
+            server = self._running(model)
+            if server is None:
+                note(f"starting local model {model.id} ({model.description})")
+                server = _started(model, weights, check, limit_seconds)
+                with self._counting:
+                    self._users[server] = 1
+            return server
+        finally:
+            self._starting.release()
+
+    def release(self, server: LocalServer) -> None:
+        """Give a server back; the last one to do so ends it. Does not wait for one that is being started."""
+        with self._counting:
+            self._users[server] -= 1
+            is_last = self._users[server] == 0
+            if is_last:
+                del self._users[server]
+        if is_last:
+            server.stop()
+
+    def _running(self, model: LocalModel) -> LocalServer | None:
+        with self._counting:
             for server in self._users:
                 if server.model == model and server.is_running:
                     self._users[server] += 1
                     return server
-            note(f"starting local model {model.id} ({model.description})")
-            server = LocalServer(model, weights)
-            try:
-                server.start(check, limit_seconds)
-            except BaseException:  # whatever it was, a cancellation included: no process is left
-                server.stop()
-                raise
-            self._users[server] = 1
-            return server
+        return None
 
-    def release(self, server: LocalServer) -> None:
-        """Give a server back; the last one to do so ends it. Never waits for one that is being started."""
-        self._users[server] -= 1
-        if self._users[server] == 0:
-            del self._users[server]
-            server.stop()
 
-    @contextlib.contextmanager
-    def _locked(self, check: Check):  # noqa: ANN202
-        while not self._lock.acquire(timeout=POLL_SECONDS):
-            check()
-        try:
-            yield
-        finally:
-            self._lock.release()
+def _started(model: LocalModel, weights: Path, check: Check, limit_seconds: float) -> LocalServer:
+    try:
+        server = LocalServer(model, weights)
+    except OSError as error:
+        raise PreflightError(f"the local model {model.id!r} cannot be started: {error}") from error
+    try:
+        server.start(check, limit_seconds)
+    except BaseException:  # whatever it was, a cancellation included: no process is left
+        server.stop()
+        raise
+    return server
 
 
 SERVERS: Final = ServerPool()
-"""A process-wide one: what it holds is memory of this machine, and two engines need no two copies."""
+"""The one of this process: what it holds is memory of the machine, and two evaluations need no two copies."""

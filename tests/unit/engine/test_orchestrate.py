@@ -363,7 +363,7 @@ async def test_a_second_request_to_end_ends_cleanup_at_once(tmp_path):
         grace=60,
         beside=lambda control: cancel_after(control, 0.2, "sigint", "sigint"),
     )
-    assert trio.current_time() - began < 3
+    assert trio.current_time() - began < 20  # far from the grace
     assert ran.result.ended_by == "sigint"
     assert len(ran.leases()) == 2
 

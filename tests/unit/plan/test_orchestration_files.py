@@ -1,12 +1,13 @@
 """Orchestration files, good and bad, each with what must come of it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from agentcompass.components.harnesses.tool_loop.loop import ToolLoopParams
 from agentcompass.spec.dump import resolved_as_dict
-from support.configured import DEFAULT_TURNS, HARNESS
 from support.resolving import STAMP, launch, problems_of
 
 FOLDER = Path(__file__).parents[2] / "data" / "orchestration"
@@ -16,11 +17,8 @@ GOOD = sorted(name for name, case in EXPECTED.items() if case["ok"])
 
 
 def _copied(name, tmp_path):
-    """The file of a case, with a harness of our own where it needs one that has turns."""
-    text = (FOLDER / f"{name}.yaml").read_text().replace("tool_loop", f"'{HARNESS}'")
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(text)
-    return path
+    """The file of a case, in a folder of its own."""
+    return Path(shutil.copy(FOLDER / f"{name}.yaml", tmp_path))
 
 
 def _resolved(name, tmp_path):
@@ -91,7 +89,7 @@ def test_another_id_drops_the_inherited_fields_and_says_so(tmp_path):
 
 def test_a_null_takes_a_field_back_to_its_default(tmp_path):
     request = _resolved("36-ok-null-resets", tmp_path).requests[0]
-    assert request.harness.params.max_turns == DEFAULT_TURNS
+    assert request.harness.params.max_turns == ToolLoopParams().max_turns
 
 
 def test_what_nobody_named_gets_the_time_and_chance(tmp_path):

@@ -1,0 +1,119 @@
+"""What analyzers noticed, on disk: `analysis.jsonl`, a line for each execution, and its summary `analysis.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from agentcompass.records import JSON, SCHEMA_VERSION, ExecutionRecord
+from agentcompass.store import jsonl
+from agentcompass.store.files import explained, replace_file
+from agentcompass.store.jsonl import CorruptLine
+
+
+@attrs.frozen(kw_only=True)
+class StoredFinding:
+    """A finding as a line of `analysis.jsonl` has it."""
+
+    task_id: str
+    attempt: int
+    execution: int
+    analyzer: str
+    label: str
+    detail: str
+    value: float | None
+
+
+def findings_line(
+    record: ExecutionRecord, findings: Sequence[tuple[str, Mapping[str, JSON]]]
+) -> dict[str, JSON]:
+    """Return the line for one execution.
+
+    Args:
+        record: Of the execution.
+        findings: Analyzer id, and `label` with what else there is of `detail` and `value`.
+    """
+    return {
+        "task_id": record.task_id,
+        "attempt": record.attempt,
+        "execution": record.execution,
+        "findings": [{"analyzer": analyzer, **finding} for analyzer, finding in findings],
+    }
+
+
+def read_findings(path: Path) -> Iterator[StoredFinding]:
+    """Yield all findings, line by line; what is no finding is skipped.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+
+    def skip(_line: CorruptLine) -> None:
+        """Findings are no evidence: the journal is."""
+
+    with explained("read", path):
+        for _number, line in jsonl.read_lines(path, skip):
+            try:
+                yield from _findings(line)
+            except (KeyError, TypeError, AttributeError):
+                continue
+
+
+def _findings(line: JSON) -> Iterator[StoredFinding]:
+    key = {name: line[name] for name in ("task_id", "attempt", "execution")}
+    for item in line["findings"]:
+        yield StoredFinding(
+            **key,
+            analyzer=item["analyzer"],
+            label=item["label"],
+            detail=item.get("detail", ""),
+            value=item.get("value"),
+        )
+
+
+def write_analysis(path: Path, data: Mapping[str, JSON]) -> None:
+    """Replace `analysis.json`; what it is made of was read from `analysis.jsonl`, so no secret is in it.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    with explained("write", path):
+        line = jsonl.encode({"schema": SCHEMA_VERSION, **data})
+        replace_file(path, line, sync=False)
+
+
+def read_analysis(path: Path) -> dict[str, Any] | None:
+    """Return what `write_analysis` wrote, without the schema; None if there is nothing that can be used."""
+    try:
+        data = jsonl.decode(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA_VERSION:
+        return None
+    return data if _is_summary(data) else None
+
+
+def _is_summary(data: Mapping[str, Any]) -> bool:
+    """Whether pages can be made of it: it may have been edited, and nothing depends on it."""
+    rows, notes = data.get("rows"), data.get("notes")
+    return (
+        isinstance(rows, list)
+        and isinstance(notes, list)
+        and all(isinstance(note, str) for note in notes)
+        and all(isinstance(data.get(name), int) for name in ("analyzed", "left"))
+        and all(isinstance(row, dict) and _is_row(row) for row in rows)
+    )
+
+
+def _is_row(row: Mapping[str, Any]) -> bool:
+    texts = all(isinstance(row.get(name), str) for name in ("analyzer", "label", "detail"))
+    examples = row.get("examples")
+    return (
+        texts
+        and isinstance(row.get("count"), int)
+        and isinstance(examples, list)
+        and all(isinstance(example, dict) and "task_id" in example for example in examples)
+    )
