@@ -122,20 +122,21 @@ class Analysis:
         await self._over.wait()
 
     async def _follow(self) -> None:
-        while not (self._closing.is_set() and self._seen >= self._announced):
+        while True:
+            while self._seen < self._announced:
+                await self._take_turn()
+            if self._closing.is_set():
+                return
             await self._news.wait()
             self._news = trio.Event()
-            while self._seen < self._announced:
-                started = trio.current_time()
-                batch = await self._in_thread(self._look, HANG_SECONDS)
-                if batch is not None:
-                    self._take(batch)
-                    if (
-                        batch.seen == 0
-                    ):  # less is there than was announced, or all of it: no more will come
-                        self._announced = self._seen
-                self._tell_notes()
-                await self._rest(trio.current_time() - started)
+
+    async def _take_turn(self) -> None:
+        started = trio.current_time()
+        batch = await self._in_thread(self._look, HANG_SECONDS)
+        if batch is not None:
+            self._take(batch)
+        self._tell_notes()
+        await self._rest(trio.current_time() - started)
 
     async def _rest(self, worked_seconds: float) -> None:
         with trio.move_on_after(max(PAUSE_SECONDS, REST * worked_seconds)):
@@ -145,6 +146,8 @@ class Analysis:
         self._seen += batch.seen
         self._analyzed += batch.analyzed
         self._offset = batch.offset
+        if batch.seen == 0:  # there is no more, whatever was announced
+            self._announced = self._seen
         if batch.lines:
             self._sink.findings(batch.lines, lambda: None)
 

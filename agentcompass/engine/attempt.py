@@ -198,6 +198,7 @@ class Execution:
         finally:
             self._agent_is_done = True
             model.revoke()
+        await self._still_wanted()
         if harness.needs_model and model.replies == 0:
             raise _no_answer(model, self._outcome)
 
@@ -239,7 +240,14 @@ class Execution:
         limit = evaluate_limit(self.shop.request.execution, task, benchmark)
         with self._phases.enter("evaluate", limit):
             given = await self._call(benchmark.evaluate, task, self._outcome, session)
-            self._evaluation = checked(given, benchmark.metrics)
+            evaluation = checked(given, benchmark.metrics)
+        await self._still_wanted()
+        self._evaluation = evaluation
+
+    @staticmethod
+    async def _still_wanted() -> None:
+        """Let nothing pass that a component gave us after it swallowed its cancellation: it was cut short."""
+        await trio.lowlevel.checkpoint_if_cancelled()
 
     # --- what is lent
 

@@ -24,7 +24,7 @@ import trio
 from agentcompass.components.base import Environment, SandboxPlan, Session
 from agentcompass.engine.cleanup import CleanupBudget
 from agentcompass.engine.ledger import Ledger
-from agentcompass.engine.verdict import DIED, most_telling
+from agentcompass.engine.verdict import DIED, has_interrupt, most_telling
 from agentcompass.errors import InfraError, SandboxError
 from agentcompass.records import Lease
 
@@ -99,8 +99,11 @@ class SandboxHouse:
                 if holder.was_asked and not holder.is_closed:
                     await self.environment.remove(lease)
                 await self.ledger.leave(lease)
-            except Exception as error:  # noqa: BLE001  # a failing provider must not hide the attempt's verdict
-                _log.warning("sandbox %s could not be removed: %s", lease.name, error)
+            except BaseException as error:  # a failing provider must not hide the attempt's verdict
+                is_ours = isinstance(error, trio.Cancelled) and scope.cancel_called
+                if is_ours or has_interrupt(error):
+                    raise
+                _log.warning("sandbox %s could not be removed: %r", lease.name, error)
         if scope.cancelled_caught:
             _log.warning("sandbox %s: removal took longer than cleanup may take", lease.name)
 

@@ -6,7 +6,6 @@ people see in their `on_progress` callback.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeAlias
 
@@ -15,24 +14,25 @@ import attrs
 from agentcompass.records import JSON, Phase, RequestStatus, Usage, Verdict
 
 
-@functools.cache
-def _names(kind: type[Event]) -> tuple[str, ...]:
-    return tuple(field.name for field in attrs.fields(kind))
-
-
 @attrs.frozen(kw_only=True)
 class Event:
     """What all events have. `at` is seconds since the epoch; `request` the request's name, empty for the whole."""
 
     kind: ClassVar[str]
+    field_names: ClassVar[tuple[str, ...]]
+    """Of the fields, in order."""
     at: float
     request: str = ""
+
+    @classmethod
+    def __attrs_init_subclass__(cls) -> None:
+        cls.field_names = tuple(field.name for field in attrs.fields(cls))
 
     def as_dict(self) -> dict[str, JSON]:
         """Return the event as a JSON object."""
         # by hand, since attrs.asdict walks every value again: this is done several times for each attempt
         data: dict[str, JSON] = {"event": self.kind}
-        for name in _names(type(self)):
+        for name in self.field_names:
             value = getattr(self, name)
             data[name] = attrs.asdict(value) if isinstance(value, Usage) else value
         return data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import final
 from agentcompass.errors import StoreError
 from agentcompass.records import JSON
 from agentcompass.store import jsonl
-from agentcompass.store.files import append_all, explained, open_append, store_error
+from agentcompass.store.files import append_all, open_append, store_error
 
 _log = logging.getLogger("agentcompass.store")
 
@@ -33,6 +34,7 @@ class Journal:
         self.path = path
         self._failure: StoreError | None = None
         self._durable = 0
+        self._is_lost = False
         try:
             self._descriptor = open_append(path, exclusive=True)
         except FileExistsError:
@@ -56,28 +58,39 @@ class Journal:
         self._raise_failure()
 
     def commit(self) -> None:
-        """Make all lines durable.
+        """Make all lines durable; after `close`, say how its own commit went.
 
         Raises:
             StoreError: Those since the last commit may be lost; they are cut off, so that what was announced as
                 failed is not found later.
         """
+        if self._descriptor >= 0:
+            self._is_lost = not self._sync()
+        if self._is_lost:
+            self._raise_failure()
+
+    def close(self) -> None:
+        """Commit and close the file; appending fails from now on.
+
+        Lines of the same batch learn how it went when they are committed.
+        """
+        if self._descriptor >= 0:
+            self._is_lost = not self._sync()
+            os.close(self._descriptor)
+            self._descriptor = -1
+        if self._failure is None:
+            self._failure = StoreError(f"{self.path} is closed")
+
+    def _sync(self) -> bool:
         try:
             os.fsync(self._descriptor)
             self._durable = os.lseek(self._descriptor, 0, os.SEEK_END)
         except OSError as error:
             self._failure = store_error("write", self.path, error)
-            with explained("cut", self.path):
+            with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._durable)
-            self._raise_failure()
-
-    def close(self) -> None:
-        """Close the file; appending fails from now on."""
-        if self._failure is None:
-            self._failure = StoreError(f"{self.path} is closed")
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            return False
+        return True
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

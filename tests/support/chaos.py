@@ -222,9 +222,7 @@ class ChaosBenchmark(Benchmark[Params]):
 
     async def load_tasks(self, ctx):
         await perform(self.case.load)
-        return [
-            Task(id=f"t{n}", category="even odd".split()[n % 2]) for n in range(self.case.tasks)
-        ]
+        return [Task(id=f"t{n}", category=["even", "odd"][n % 2]) for n in range(self.case.tasks)]
 
     def plan(self, task, plan):
         fail(self.world.script().act("plan").how)

@@ -35,7 +35,7 @@ class Expected:
     will_retry: bool = False
 
 
-class _Ended(Exception):  # noqa: N818
+class _Ended(Exception):
     def __init__(self, phase, code, retryable):
         self.expected = Expected("infra", phase=phase, code=code, retryable=retryable)
 

@@ -188,6 +188,8 @@ class HostProcess(Environment[HostProcessParams]):
 
     def _make(self, plan: SandboxPlan, lease: Lease) -> HostSession:
         self._keeper.ensure()
+        if self.is_isolated:
+            _ = self._view  # before there is anything to undo
         limits = rlimits(plan.resources, is_isolated=self.is_isolated)
         workspace = Workspace.create(
             self.root, lease.name, plan.workdir, is_enclosed=self.is_isolated

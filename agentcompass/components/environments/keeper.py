@@ -53,6 +53,9 @@ if (
     from typing import Any, NoReturn
 
 INSIDE = "inside"
+KEYCTL_JOIN_SESSION_KEYRING = 1
+"""Leaves behind the keys (keyrings(7)) that this user's session has; without effect on a kernel without keys."""
+SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
@@ -85,6 +88,7 @@ def main() -> None:
     if is_first:
         if libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 or os.getpid() != 1:
             sys.exit("this is no PID namespace of its own")
+        libc.syscall(SYS_KEYCTL.get(os.uname().machine, -1), KEYCTL_JOIN_SESSION_KEYRING, None)
         control, engine = socket.socket(fileno=os.dup(0)), -1
     else:
         control, engine = socket.socket(fileno=int(sys.argv[1])), watch_engine(int(sys.argv[2]))
