@@ -167,6 +167,15 @@ class EvaluatorError(InfraError):
     default_code = "evaluator-failed"
 
 
+def describe(error: BaseException) -> str:
+    """Return `Type: text` for any exception, also one whose own text cannot be made."""
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001  # it is foreign code, and we are reporting its error
+        text = f"(its text cannot be shown: {type(broken).__name__})"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the known name nearest to `name`, or all of a short list, or ``."""
     names = sorted(known)

@@ -92,8 +92,10 @@ async def run_beside(main: Main[T], control: Control, on_event: Sink) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
+    is_interpreter_ending = _interpreter_watch()
+
     def is_host_gone() -> bool:
-        return loop.is_closed() or _is_interpreter_ending()
+        return loop.is_closed() or is_interpreter_ending()
 
     def tell(function: Callable[..., object], *args: object) -> None:
         try:
@@ -157,7 +159,7 @@ def run_pumping(main: Main[T], control: Control, on_event: Sink) -> T:
             main,
             control,
             emit=messages.put,
-            is_host_gone=_is_interpreter_ending,
+            is_host_gone=_interpreter_watch(),
             on_end=functools.partial(messages.put, None),
         )
         while (message := _next(messages, engine)) is not None:
@@ -190,5 +192,12 @@ def _settle(done: asyncio.Future[None]) -> None:
         done.set_result(None)
 
 
-def _is_interpreter_ending() -> bool:
-    return not threading.main_thread().is_alive()
+def _interpreter_watch() -> Callable[[], bool]:
+    """Return what tells whether the interpreter is ending: it then waits for this thread, unless it is a daemon.
+
+    A caller in a thread of its own, which the interpreter waits for, goes on after the main thread's code.
+    """
+    caller = threading.current_thread()
+    if caller is not threading.main_thread() and not caller.daemon:
+        return lambda: False
+    return lambda: not threading.main_thread().is_alive()

@@ -84,7 +84,7 @@ BUILTINS: Final[Mapping[Kind, Mapping[str, Builtin]]] = {
     "environment": {
         "host_process": Builtin(
             "environments.host_process:HostProcess",
-            "Commands run on this machine in a temporary directory; no security boundary",
+            "Commands run on this machine in a temporary directory; isolation is a parameter",
         ),
     },
     "recipe": {},

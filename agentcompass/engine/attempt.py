@@ -39,8 +39,14 @@ from agentcompass.engine.limits import Limits
 from agentcompass.engine.parts import Parts
 from agentcompass.engine.phases import Phases, PhaseTimedOut, evaluate_limit, run_limit
 from agentcompass.engine.sandbox import SandboxHouse
-from agentcompass.engine.verdict import checked, failure_from, has_interrupt, is_sandbox_death
-from agentcompass.errors import InfraError, ModelError, SandboxError
+from agentcompass.engine.verdict import (
+    checked,
+    checked_outcome,
+    failure_from,
+    has_interrupt,
+    is_sandbox_death,
+)
+from agentcompass.errors import InfraError, ModelError, SandboxError, describe
 from agentcompass.progress.events import (
     Event,
     EventSink,
@@ -121,7 +127,7 @@ class Execution:
                 raise
             if self._evaluation is None or is_sandbox_death(error):
                 return self._ended_by(error)
-            _log.info("task %s: after its grade: %r", self.job.task.id, error)
+            _log.info("task %s: after its grade: %s", self.job.task.id, describe(error))
         finally:
             self._trajectory.close()
         return self._graded()
@@ -199,20 +205,15 @@ class Execution:
             self._agent_is_done = True
             model.revoke()
         await self._still_wanted()
-        if harness.needs_model and model.replies == 0:
+        if harness.needs_model and model.replies == 0 and self._outcome.stopped_by != "context":
             raise _no_answer(model, self._outcome)
 
     async def _run_agent(
         self, task_input: TaskInput, session: Session | None, model: AttemptModel
     ) -> AgentOutcome:
-        outcome = await self._call(self.parts.harness.run, task_input, session, model, self._emit)
-        if not isinstance(outcome, AgentOutcome):
-            raise InfraError(
-                f"the harness returned {type(outcome).__name__}, not an AgentOutcome",
-                code="bad-outcome",
-                retryable=False,
-            )
-        return outcome
+        return checked_outcome(
+            await self._call(self.parts.harness.run, task_input, session, model, self._emit)
+        )
 
     async def _collect(self, session: Session, plan: SandboxPlan, *, to_evaluator: bool) -> None:
         """End what the agent left running; fetch what goes to the evaluator's sandbox."""

@@ -26,7 +26,7 @@ class CleanupBudget:
     def __init__(self, grace_seconds: float) -> None:
         self.grace_seconds = grace_seconds
         self.deadline = math.inf
-        self._live: set[trio.CancelScope] = set()
+        self._live: dict[trio.CancelScope, float] = {}
 
     @property
     def is_started(self) -> bool:
@@ -34,18 +34,24 @@ class CleanupBudget:
         return self.deadline < math.inf
 
     @contextmanager
-    def shielded(self, limit_seconds: float = math.inf) -> Iterator[trio.CancelScope]:
+    def shielded(
+        self, limit_seconds: float = math.inf, *, spare_seconds: float = 0.0
+    ) -> Iterator[trio.CancelScope]:
         """Protect the block from cancellation, for at most `limit_seconds` and never beyond the grace.
 
         Afterwards `scope.cancelled_caught` tells whether the block was cut short: report that by name.
+
+        Args:
+            limit_seconds: Of this block.
+            spare_seconds: Goes on so much longer than the grace: for what must follow cleanup that used it all up.
         """
-        deadline = min(trio.current_time() + limit_seconds, self.deadline)
+        deadline = min(trio.current_time() + limit_seconds, self.deadline + spare_seconds)
         with trio.CancelScope(shield=True, deadline=deadline) as scope:
-            self._live.add(scope)
+            self._live[scope] = spare_seconds
             try:
                 yield scope
             finally:
-                self._live.discard(scope)
+                del self._live[scope]
 
     def start(self) -> None:
         """The run is cancelled: from now on, all cleanup together has the grace. Later calls change nothing."""
@@ -54,9 +60,9 @@ class CleanupBudget:
 
     def expire(self) -> None:
         """End all cleanup now; the ledger still tells what is left."""
-        self._shorten(-math.inf)
+        self._shorten(trio.current_time())
 
     def _shorten(self, deadline: float) -> None:
         self.deadline = min(self.deadline, deadline)
-        for scope in self._live:
-            scope.deadline = min(scope.deadline, self.deadline)
+        for scope, spare_seconds in self._live.items():
+            scope.deadline = min(scope.deadline, self.deadline + spare_seconds)

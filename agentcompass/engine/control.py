@@ -7,6 +7,7 @@ somebody makes it, is *hard*: the grace ends now. The first cause is the one tha
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal, TypeAlias, TypeVar, final
@@ -79,6 +80,8 @@ class Control:
     async def run(self, main: Callable[[], Awaitable[T]]) -> T:
         """Run `main` so that requests reach it, those made before included."""
         self._token = trio.lowlevel.current_trio_token()
+        if threading.current_thread() is not threading.main_thread():
+            self.owns_interrupts = True  # Python raises real ones in the main thread only
         self._take()
         return await main()
 

@@ -31,15 +31,19 @@ async def call(
     Raises:
         trio.Cancelled: At once; a plain function goes on in its thread until it returns.
     """
-    if inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(inspect.unwrap(function)):
         return await function(*args)
-    blocking = [_blocking(arg) for arg in args]
     plain = cast("Callable[..., object]", function)
-    result = await trio.to_thread.run_sync(
-        functools.partial(plain, *blocking), abandon_on_cancel=True, limiter=threads
-    )
-    if inspect.isawaitable(result):  # a plain function that returns a coroutine
-        return cast("T", await result)
+    blocking = [_blocking(arg) for arg in args]
+
+    def boxed() -> tuple[object]:
+        return (plain(*blocking),)  # in a box, since trio refuses a bare coroutine
+
+    (result,) = await trio.to_thread.run_sync(boxed, abandon_on_cancel=True, limiter=threads)
+    if inspect.iscoroutine(result):
+        result.close()
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(f"{name} is no async function but returns a coroutine: use functools.wraps")
     return cast("T", result)
 
 

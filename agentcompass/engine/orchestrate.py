@@ -13,6 +13,7 @@ After the soft scope, whatever has not been summed up is, within the one grace f
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import final
 
@@ -28,8 +29,9 @@ from agentcompass.engine.reaper import reap
 from agentcompass.engine.request import RequestRun
 from agentcompass.engine.scheduler import Scheduler, Slots
 from agentcompass.engine.shared import Clients, Shared
+from agentcompass.engine.verdict import has_interrupt
 from agentcompass.engine.workers import Crew
-from agentcompass.errors import AgentCompassError, EvaluationFailedError, StoreError
+from agentcompass.errors import AgentCompassError, EvaluationFailedError, StoreError, describe
 from agentcompass.progress.events import (
     CleanupStarted,
     EventSink,
@@ -49,6 +51,8 @@ from agentcompass.store.writer import Writer
 
 WRITER_CLOSE_SECONDS = 10.0
 """How long the last writes may take at the end, when nobody is in a hurry."""
+SUM_UP_SECONDS = 2.0
+"""For scores and the last state of a run that was ended, beyond the grace that cleanup has."""
 LAST_SECONDS = 1.0
 """The same when the run was cancelled: what is to be kept has been waited for within the grace."""
 
@@ -164,14 +168,14 @@ class _Run:
     async def _serve(self, request: Request, crew: Crew) -> None:
         try:
             run = await prepare(request, self.shared)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # a request that cannot start fails alone
-            self._conclude(_failed_to_start(request, error))
-            return
-        except trio.Cancelled:
-            if trio.current_effective_deadline() == -float("inf"):
+        except (
+            BaseException
+        ) as error:  # a request that cannot start fails alone, whatever a component raised
+            if trio.current_effective_deadline() == -math.inf:
+                return  # the run is ending: `_finish_rest` says so for every request that has not begun
+            if has_interrupt(error) and not self.control.owns_interrupts:
                 raise
-            text = "a component let a cancellation of its own escape"
-            self._conclude(_failed_to_start(request, EvaluationFailedError(text)))
+            self._conclude(_failed_to_start(request, error))
             return
         self.runs[request.name] = run
         crew.take_on(run)
@@ -183,8 +187,8 @@ class _Run:
         crew.finish(run)
 
     async def _finish(self, run: RequestRun, ended: RequestStatus | None) -> None:
-        """Sum a request up, within the grace if the run is being cancelled."""
-        with self.control.budget.shielded() as scope:
+        """Sum a request up; also when cleanup has used up the grace."""
+        with self.control.budget.shielded(spare_seconds=SUM_UP_SECONDS) as scope:
             self._conclude(await run.finish(ended, self.store_error))
         if scope.cancelled_caught:
             self._conclude(run.unfinished_outcome(ended or "cancelled"))
@@ -196,12 +200,16 @@ class _Run:
         if rest:
             self.control.budget.start()
         ended = ENDED_STATUS[reason or "caller"]
-        for request in rest:
-            if request.name in self.runs:
-                await self._finish(self.runs[request.name], ended)
-            else:
-                text = f"the run was ended ({reason or 'caller'}) before its first task began"
-                self._conclude(RequestOutcome(name=request.name, status=ended, error=text))
+        with trio.CancelScope(shield=True):  # `_finish` bounds itself
+            async with trio.open_nursery() as nursery:
+                for request in rest:
+                    if request.name in self.runs:
+                        nursery.start_soon(self._finish, self.runs[request.name], ended)
+                    else:
+                        text = (
+                            f"the run was ended ({reason or 'caller'}) before its first task began"
+                        )
+                        self._conclude(RequestOutcome(name=request.name, status=ended, error=text))
 
     def _conclude(self, outcome: RequestOutcome) -> None:
         self.outcomes[outcome.name] = outcome
@@ -316,5 +324,5 @@ class _Run:
 def _failed_to_start(request: Request, error: BaseException) -> RequestOutcome:
     if not isinstance(error, AgentCompassError):
         _log.debug("request %s", request.name, exc_info=error)
-        error = EvaluationFailedError(f"{type(error).__name__}: {error}")
+        error = EvaluationFailedError(describe(error))
     return RequestOutcome(name=request.name, status="failed", error=str(error), exception=error)

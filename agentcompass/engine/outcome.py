@@ -74,7 +74,8 @@ def outcome_without_summary(
 ) -> RequestOutcome:
     """Return the outcome of a run whose scores could not be computed: its records are still there."""
     directory = str(paths.run_dir)
-    error = EvaluationFailedError(
+    kind = EvaluationTimeoutError if status == "timed_out" else EvaluationFailedError
+    error = kind(
         f"the run could not be summed up: {why}",
         hint=f"Its records are on disk: `agentcompass summary {directory}` computes the scores.",
         paths={"run_dir": directory},

@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Any, final
 
 import attrs
+import trio
 
 from agentcompass.components import registry
 from agentcompass.components.base import Benchmark, Environment, Harness, Recipe, Task, Where
-from agentcompass.errors import AgentCompassError, EvaluationFailedError
+from agentcompass.errors import (
+    AgentCompassError,
+    ConfigurationError,
+    EvaluationFailedError,
+    describe,
+)
 from agentcompass.spec.resolved import ComponentConfig, Request
 
 _log = logging.getLogger("agentcompass.engine")
@@ -62,12 +68,34 @@ def build(request: Request, recipe_dirs: Sequence[Path]) -> Parts:
         ConfigurationError: As the component says.
         EvaluationFailedError: A constructor failed otherwise.
     """
+    benchmark = _construct("benchmark", request.benchmark)
+    _check_benchmark(benchmark)
     return Parts(
-        benchmark=_construct("benchmark", request.benchmark),
+        benchmark=benchmark,
         harness=_construct("harness", request.harness),
         environment=_construct("environment", request.environment),
         recipes=tuple(_recipes(request, recipe_dirs)),
     )
+
+
+def _check_benchmark(benchmark: Benchmark[object]) -> None:
+    """Check what a benchmark declares, which its constructor may have set: nothing could be scored later."""
+    label = f"benchmark {benchmark.id!r}"
+    if not isinstance(benchmark.evaluates_in, Where):
+        raise ConfigurationError(
+            f"{label}: evaluates_in is {benchmark.evaluates_in!r}, not a Where"
+        )
+    for metric in benchmark.metrics:
+        ends = [end for end in (metric.worst, metric.best) if end is not None]
+        name: object = metric.name
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"{label}: a metric's name is {metric.name!r}, not a text")
+        if metric.kind not in ("binary", "scalar"):
+            raise ConfigurationError(f"{label}: metric {metric.name!r} is of kind {metric.kind!r}")
+        if metric.kind == "binary" and sorted(ends) != [0, 1]:
+            raise ConfigurationError(f"{label}: binary metric {metric.name!r} goes from 0 to 1")
+    if sum(metric.primary for metric in benchmark.metrics) != 1:
+        raise ConfigurationError(f"{label}: exactly one metric must be primary")
 
 
 def _construct(kind: registry.Kind, config: ComponentConfig) -> Any:
@@ -89,7 +117,7 @@ def _recipes(request: Request, recipe_dirs: Sequence[Path]) -> Iterator[Recipe[o
             if recipe.matches(request):
                 yield recipe
         except (Exception, SystemExit) as error:  # noqa: BLE001  # nobody asked for this one: it breaks only itself
-            _log.warning("recipe %r is left out: %s: %s", name, type(error).__name__, error)
+            _log.warning("recipe %r is left out: %s", name, describe(error))
 
 
 def _recipe(name: str, local: Mapping[str, type[Recipe[Any]]]) -> Recipe[object]:
@@ -108,5 +136,6 @@ class explained:  # noqa: N801  # a context manager reads as a word
         return None
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, (Exception, SystemExit)) and not isinstance(error, AgentCompassError):
-            raise EvaluationFailedError(f"{self._what}: {type(error).__name__}: {error}") from error
+        passes = (AgentCompassError, trio.Cancelled, KeyboardInterrupt)
+        if error is not None and not isinstance(error, passes):
+            raise EvaluationFailedError(f"{self._what}: {describe(error)}") from error

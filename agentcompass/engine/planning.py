@@ -42,19 +42,28 @@ async def load_tasks(
     """
     with explained(f"benchmark {benchmark.id!r} could not load its tasks"):
         loaded: Iterable[Task] = await call(benchmark.load_tasks, context, threads=threads)
-        tasks: Sequence[Task] = await trio.to_thread.run_sync(
-            tuple, loaded, abandon_on_cancel=True, limiter=threads
+        tasks = await trio.to_thread.run_sync(
+            _drawn, loaded, abandon_on_cancel=True, limiter=threads
         )
     if not tasks:
         raise EvaluationFailedError(
             f"benchmark {benchmark.id!r} has no task to run",
             hint="Check its selection: limit, sample_ids, categories.",
         )
-    _check_ids(benchmark.id, tasks)
+    _check_tasks(benchmark.id, tasks)
     return tasks
 
 
-def _check_ids(benchmark_id: str, tasks: Sequence[Task]) -> None:
+def _drawn(loaded: Iterable[Task]) -> Sequence[Task]:
+    """Take the tasks out of whatever the benchmark gave, which may go on for ever; in a worker thread."""
+    tasks = []
+    for task in loaded:
+        trio.from_thread.check_cancelled()
+        tasks.append(task)
+    return tasks
+
+
+def _check_tasks(benchmark_id: str, tasks: Sequence[Task]) -> None:
     seen: set[str] = set()
     for task in tasks:
         if not isinstance(task, Task):
@@ -63,12 +72,25 @@ def _check_ids(benchmark_id: str, tasks: Sequence[Task]) -> None:
             )
         if problem := _id_problem(task.id):
             raise ConfigurationError(f"benchmark {benchmark_id!r}: task id {task.id!r} {problem}")
+        if problem := _field_problem(task):
+            raise ConfigurationError(f"benchmark {benchmark_id!r}: task {task.id!r}: {problem}")
         if task.id in seen:
             raise ConfigurationError(
                 f"benchmark {benchmark_id!r}: two tasks have the id {task.id!r}",
                 hint="Every task needs an id of its own.",
             )
         seen.add(task.id)
+
+
+def _field_problem(task: Task) -> str | None:
+    category: object = task.category
+    if not isinstance(category, str | None):
+        return f"category is {type(category).__name__}, not text"
+    for name in ("run_timeout_seconds", "evaluate_timeout_seconds"):
+        seconds = getattr(task, name)
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
+            return f"{name} is {seconds!r}, not a number of seconds"
+    return None
 
 
 def _id_problem(task_id: object) -> str | None:

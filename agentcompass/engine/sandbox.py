@@ -160,7 +160,9 @@ class _Holder:
     async def _until_let_go(self) -> None:
         try:
             await self._release.wait()
-        except trio.Cancelled:  # by a nursery of the environment: the work ends before the closing begins
+        except (
+            trio.Cancelled
+        ):  # by a nursery of the environment: the work ends before the closing begins
             self.is_broken = True
             self.work.cancel(reason="the sandbox broke")
             raise
@@ -190,7 +192,9 @@ class _Holder:
 
     def _why_it_did_not_open(self) -> InfraError:
         if self.error is None:
-            return SandboxError("the sandbox could not be opened: it was cut short", code=NOT_OPENED)
+            return SandboxError(
+                "the sandbox could not be opened: it was cut short", code=NOT_OPENED
+            )
         cause = most_telling(self.error)
         if isinstance(cause, InfraError):
             return cause

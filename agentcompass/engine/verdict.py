@@ -9,18 +9,20 @@ from __future__ import annotations
 import errno
 import math
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final, final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, final
 
 import attrs
 import trio
 
-from agentcompass.components.base import Evaluation
-from agentcompass.errors import EvaluatorError, InfraError, SandboxError
+from agentcompass.components.base import AgentOutcome, Evaluation
+from agentcompass.errors import EvaluatorError, InfraError, SandboxError, describe
 from agentcompass.records import Failure, Metric, Phase
 
 DIED: Final = "sandbox-died"
 """Code of a `SandboxError`: the sandbox broke while it was used."""
+LARGEST: Final = 1e100
+"""Magnitude of a metric: squares of it, summed over a million attempts, must still be numbers."""
 MESSAGE_LENGTH: Final = 2000
 """Characters of an error's text that are kept in a record."""
 
@@ -44,6 +46,9 @@ def checked(evaluation: object, declared: Sequence[Metric]) -> Evaluation:
     """
     if not isinstance(evaluation, Evaluation):
         raise _bad(f"the evaluator returned {type(evaluation).__name__}, not an Evaluation")
+    for name in ("metrics", "details"):
+        if not isinstance(getattr(evaluation, name), Mapping):
+            raise _bad(f"the evaluation's {name} are no mapping")
     given = dict(evaluation.metrics)
     metrics: dict[str, float] = {}
     for metric in declared:
@@ -51,7 +56,8 @@ def checked(evaluation: object, declared: Sequence[Metric]) -> Evaluation:
             raise _bad(f"the evaluator gave no value for metric {metric.name!r}")
         metrics[metric.name] = _number(metric, given.pop(metric.name))
     if given:
-        raise _bad(f"the evaluator gave undeclared metrics: {', '.join(map(repr, sorted(given)))}")
+        names = ", ".join(sorted(map(repr, given)))
+        raise _bad(f"the evaluator gave undeclared metrics: {names}")
     return attrs.evolve(evaluation, metrics=metrics)
 
 
@@ -61,9 +67,36 @@ def _number(metric: Metric, value: object) -> float:
     number = float(value)
     if not math.isfinite(number):
         raise _bad(f"metric {metric.name!r} is {number}")
+    ends = [end for end in (metric.worst, metric.best) if end is not None]
+    if len(ends) == 2 and not min(ends) <= number <= max(ends):
+        raise _bad(
+            f"metric {metric.name!r} is {number:g}, outside its scale {ends[0]:g} to {ends[1]:g}"
+        )
+    if abs(number) > LARGEST:
+        raise _bad(f"metric {metric.name!r} is {number:g}, which no sum or variance can hold")
     if metric.kind == "binary" and number not in {0.0, 1.0}:
         raise _bad(f"metric {metric.name!r} is binary but its value is {number:g}")
     return number
+
+
+def checked_outcome(outcome: object) -> AgentOutcome:
+    """Return what a harness returned, if it is an outcome with fields of the right kinds.
+
+    Raises:
+        InfraError: It is not (`bad-outcome`).
+    """
+    if not isinstance(outcome, AgentOutcome):
+        raise _bad_outcome(f"{type(outcome).__name__}, not an AgentOutcome")
+    wanted: dict[str, Any] = {"answer": str | None, "stopped_by": str | None, "details": Mapping}
+    for name, kind in wanted.items():
+        value = getattr(outcome, name)
+        if not isinstance(value, kind):
+            raise _bad_outcome(f"an outcome whose {name} is {type(value).__name__}")
+    return outcome
+
+
+def _bad_outcome(problem: str) -> InfraError:
+    return InfraError(f"the harness returned {problem}", code="bad-outcome", retryable=False)
 
 
 def _bad(message: str) -> EvaluatorError:
@@ -75,14 +108,15 @@ def failure_from(error: BaseException, phase: Phase) -> Failure:
     leaf = most_telling(error)
     if isinstance(leaf, trio.Cancelled):
         leaf = StrayCancellation()
+    text = describe(leaf)
     if isinstance(leaf, InfraError):
+        own_words = text.partition(": ")[2] or text
         return Failure(
             phase=phase,
-            code=leaf.code,
-            message=str(leaf)[:MESSAGE_LENGTH],
-            retryable=leaf.retryable,
+            code=str(leaf.code),
+            message=own_words[:MESSAGE_LENGTH],
+            retryable=bool(leaf.retryable),
         )
-    text = f"{type(leaf).__name__}: {leaf}" if str(leaf) else type(leaf).__name__
     return Failure(phase=phase, code=_code(leaf), message=text[:MESSAGE_LENGTH])
 
 

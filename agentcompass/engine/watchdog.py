@@ -19,7 +19,7 @@ from typing import Final
 
 from agentcompass.engine.control import EXIT_CODES, Control
 
-SPARE_SECONDS: Final = 3.0
+SPARE_SECONDS: Final = 4.0
 """After the grace, for summing up and the last writes; grace plus 5 s is what users are promised."""
 LOOK_SECONDS: Final = 0.25
 TELL_SECONDS: Final = 0.5

@@ -56,12 +56,15 @@ def replace_file(path: Path, data: bytes, *, sync: bool) -> None:
         OSError: It could not be written; the old content is untouched.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
+        descriptor = os.open(temporary, flags, 0o666)
+        try:
+            append_all(descriptor, data)
             if sync:
-                file.flush()
-                os.fsync(file.fileno())
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

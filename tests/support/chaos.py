@@ -393,8 +393,11 @@ def _requests(case, world, run_id, reuse):
         yield attrs.evolve(made, weight=it.weight, run_id=run_id, reuse=reuse)
 
 
-def run_case(case, results_dir, *, run_id="first", reuse=False):
-    """Run a case with the whole engine; what is broken on the way is in `problems`."""
+def run_case(case, results_dir, *, run_id="first", reuse=False, also=lambda _event: None):
+    """Run a case with the whole engine; what is broken on the way is in `problems`.
+
+    `also` gets every event.
+    """
     world, control = World(case), Control(case.grace_seconds)
     seen = Observed(
         case=case,
@@ -413,7 +416,7 @@ def run_case(case, results_dir, *, run_id="first", reuse=False):
         file_log_level="CRITICAL",
     )
     threads, durable = VirtualThreads(case.thread_delays), DurableSizes()
-    observer = _Observer(seen, control, durable)
+    observer = _Observer(seen, control, durable, also)
     watch = Watch(observer.on_step, observer.on_idle)
 
     async def main():
@@ -442,13 +445,14 @@ def run_case(case, results_dir, *, run_id="first", reuse=False):
 
 
 class _Observer:
-    def __init__(self, seen, control, durable):
-        self.seen, self.control, self.durable = seen, control, durable
+    def __init__(self, seen, control, durable, also):
+        self.seen, self.control, self.durable, self.also = seen, control, durable, also
         self.steps, self.soft_step = 0, None
         self.is_soft = trio.Event()
 
     def emit(self, event):
         self.seen.events.append(event)
+        self.also(event)
         if event.kind == "attempt_started":
             _execution.set((event.request, event.task, event.attempt, event.execution))
         elif event.kind == "attempt_finished":

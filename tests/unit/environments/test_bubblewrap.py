@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bwrap is missing: apt-get install bubblewrap"
 )
 SECRET = "sk-engine-only-51ab"
-ORDINARY_USER = 12345
+ORDINARY_USER = 100_000 + os.getpid()  # nobody else, who would be counted with it
 
 
 def host(root, **params) -> HostProcess:
