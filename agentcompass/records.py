@@ -189,4 +189,4 @@ class OrchestrationResult:
     finished_at: str
     requests: Mapping[str, RequestOutcome]
     ended_by: str | None = None
-    """Who ended it early: `sigint`, `sigterm`, `timeout`, `caller` or `store`; None when it ran to its end."""
+    """Who ended it early: `sigint`, `sigterm`, `sighup`, `timeout`, `caller` or `store`; None when it ran to its end."""

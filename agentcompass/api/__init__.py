@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import secrets as chance
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,7 @@ async def async_run_evaluation(options: RunOptions) -> dict[str, JSON]:
     Raises:
         AgentCompassError: As for `run_evaluation`.
     """
-    orchestration = _resolve_run(options)
+    orchestration = await _apart(_resolve_run, options)
     return single_result(await _run_async(orchestration, _progress(options), None))
 
 
@@ -125,7 +126,7 @@ async def async_launch(
     Raises:
         ConfigurationError: As for `launch`.
     """
-    resolved = _resolve_launch(orchestration, options)
+    resolved = await _apart(_resolve_launch, orchestration, options)
     return await _run_async(resolved, _progress(options), _finished(options))
 
 
@@ -196,6 +197,13 @@ def surroundings() -> dict[str, Any]:
         "now": datetime.now(UTC),
         "random_suffix": chance.token_hex(3),
     }
+
+
+async def _apart(resolve: Callable[..., Orchestration], *args: object) -> Orchestration:
+    """Resolve without holding up the caller's event loop: plug-ins may take seconds to import."""
+    from agentcompass import bridge  # noqa: PLC0415  # as above
+
+    return await bridge.run_apart(resolve, *args)
 
 
 def _refuse_nesting(async_twin: str) -> None:

@@ -32,8 +32,8 @@ def raise_signal(result: OrchestrationResult) -> None:
 
     if result.ended_by == "sigint":
         raise KeyboardInterrupt
-    if result.ended_by == "sigterm":
-        raise SystemExit(EXIT_CODES["sigterm"])
+    if result.ended_by in ("sigterm", "sighup"):
+        raise SystemExit(EXIT_CODES[result.ended_by])
 
 
 def exit_code(result: OrchestrationResult) -> int:

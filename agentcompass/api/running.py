@@ -15,7 +15,7 @@ from agentcompass import bridge
 from agentcompass.bridge import Main, Message, Sink
 from agentcompass.engine.control import Control
 from agentcompass.engine.orchestrate import orchestrate
-from agentcompass.engine.signals import free_signals, watch_signals
+from agentcompass.engine.signals import ending_signals, free_signals, watch_signals
 from agentcompass.engine.watchdog import watchdog
 from agentcompass.errors import PreflightError
 from agentcompass.progress.display import open_display
@@ -36,7 +36,7 @@ def run(
     handle_signals: bool,
 ) -> OrchestrationResult:
     """Run in this thread; see `api.run_orchestration`."""
-    signals = {signal.SIGINT, signal.SIGTERM} if handle_signals else free_signals()
+    signals = ending_signals() if handle_signals else free_signals()
     return bridge.run_sync(
         _engine(
             orchestration, on_event, on_request_finished, signals, is_process_ours=handle_signals

@@ -18,6 +18,7 @@ before the call returns.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
 
@@ -38,6 +39,7 @@ __all__ = [
     "Sink",
     "import_trio_asyncio",
     "require_no_loop",
+    "run_apart",
     "run_async",
     "run_sync",
 ]
@@ -100,6 +102,25 @@ async def run_async(main: Main[T], *, grace_seconds: float, on_event: Sink | Non
 
         return await foreign.run_inside(main, control, callback)
     raise ConfigurationError("this can be awaited in a trio or an asyncio program only")
+
+
+async def run_apart(function: Callable[..., T], *args: object) -> T:
+    """Call a function that takes a while in a worker thread, so that the caller's event loop goes on.
+
+    Raises:
+        trio.Cancelled, asyncio.CancelledError: At once; the function goes on until it returns, to nobody.
+    """
+    host = current_host()
+    if host == "trio":
+        import trio  # noqa: PLC0415  # each host loads its own modules
+
+        call = functools.partial(function, *args)
+        return await trio.to_thread.run_sync(call, abandon_on_cancel=True)
+    if host == "asyncio":
+        import asyncio  # noqa: PLC0415  # as above
+
+        return await asyncio.to_thread(function, *args)
+    return function(*args)  # trio-asyncio: its loops are slow at threads, and rare
 
 
 def require_no_loop(async_twin: str) -> None:

@@ -43,8 +43,9 @@ def _whole(arguments: list[str]) -> int:
 
     # Until the engine takes signals over there is nothing to clean up, and after it nothing is left to do: a plain
     # exit, which no second Ctrl-C in the middle of an import or of the interpreter's end can turn into a traceback.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _leave)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _leave)
     from agentcompass.cli.app import run  # noqa: PLC0415  # everything that is heavy
 
     return run(arguments)

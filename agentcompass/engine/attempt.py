@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 import attrs
 import trio
@@ -57,9 +57,12 @@ from agentcompass.progress.events import (
 )
 from agentcompass.records import JSON, ExecutionRecord, Failure, Lease, Phase, Usage, Verdict
 from agentcompass.spec.resolved import Request
+from agentcompass.store.jsonl import NotJSONError, plain, weight
 from agentcompass.store.layout import safe_name
 from agentcompass.store.run import RunStore
 
+INLINE_BYTES: Final = 64 * 1024
+"""What is encoded on the event loop's thread; bigger values go to a worker thread."""
 ARTIFACT_BYTES: Final = 256 * 1024 * 1024
 """What one attempt may hand from the agent's sandbox to the evaluator's."""
 
@@ -211,9 +214,10 @@ class Execution:
     async def _run_agent(
         self, task_input: TaskInput, session: Session | None, model: AttemptModel
     ) -> AgentOutcome:
-        return checked_outcome(
+        outcome = checked_outcome(
             await self._call(self.parts.harness.run, task_input, session, model, self._emit)
         )
+        return attrs.evolve(outcome, details=await self._snapshot(outcome.details))
 
     async def _collect(self, session: Session, plan: SandboxPlan, *, to_evaluator: bool) -> None:
         """End what the agent left running; fetch what goes to the evaluator's sandbox."""
@@ -242,6 +246,8 @@ class Execution:
         with self._phases.enter("evaluate", limit):
             given = await self._call(benchmark.evaluate, task, self._outcome, session)
             evaluation = checked(given, benchmark.metrics)
+            details = await self._snapshot(evaluation.details)
+            evaluation = attrs.evolve(evaluation, details=details)
         await self._still_wanted()
         self._evaluation = evaluation
 
@@ -259,8 +265,22 @@ class Execution:
         if self._agent_is_done:
             raise ModelError("the attempt is over", code="model-revoked", retryable=False)
         seconds = round(trio.current_time() - self._started, 3)
-        self._trajectory.write({**step, "at_seconds": seconds})
+        await self._apart(step, self._trajectory.write, {**step, "at_seconds": seconds})
         await self.shop.flow.wait()
+
+    async def _apart(self, what: JSON, function: Callable[..., Any], *args: object) -> Any:
+        """Call a function here, or in a thread if what it works on is big enough to hold up the event loop."""
+        if weight(what) <= INLINE_BYTES:
+            return function(*args)
+        threads = self.shop.limits.file_threads
+        return await trio.to_thread.run_sync(function, *args, limiter=threads)
+
+    async def _snapshot(self, details: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        """A copy, since a component may go on using what it gave; what is no JSON is told by the record's writer."""
+        try:
+            return cast("Mapping[str, JSON]", await self._apart(details, plain, details))
+        except NotJSONError:
+            return details
 
     def _on_phase(self, phase: Phase, waits_for: str) -> None:
         job = self.job

@@ -18,9 +18,14 @@ from agentcompass.engine.cleanup import CleanupBudget
 
 T = TypeVar("T")
 
-CancelReason: TypeAlias = Literal["sigint", "sigterm", "timeout", "caller", "store"]
+CancelReason: TypeAlias = Literal["sigint", "sigterm", "sighup", "timeout", "caller", "store"]
 
-EXIT_CODES: Final[Mapping[str, int]] = {"sigint": 130, "sigterm": 143, "timeout": 124}
+EXIT_CODES: Final[Mapping[str, int]] = {
+    "sigint": 130,
+    "sigterm": 143,
+    "sighup": 129,
+    "timeout": 124,
+}
 """The process exit code that tells who ended a run early, by reason; other reasons have none of their own."""
 
 _OWN: Final[frozenset[CancelReason]] = frozenset({"timeout", "store"})

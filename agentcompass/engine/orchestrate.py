@@ -62,6 +62,7 @@ ENDED_STATUS: dict[CancelReason, RequestStatus] = {
     "timeout": "timed_out",
     "sigint": "cancelled",
     "sigterm": "cancelled",
+    "sighup": "cancelled",
     "caller": "cancelled",
     "store": "failed",
 }

@@ -1,4 +1,4 @@
-"""Ctrl-C once, twice, three times; SIGTERM.
+"""Ctrl-C once, twice, three times; SIGTERM; a terminal that is closed.
 
 The handler is a plain function, not a task: it also works while the event loop is stuck in somebody's
 synchronous code, which is when people press the keys most.
@@ -18,7 +18,11 @@ from agentcompass.engine.control import EXIT_CODES, CancelReason, Control
 
 Step: TypeAlias = Literal["soft", "hard", "leave"]
 
-REASONS: Final[dict[int, CancelReason]] = {signal.SIGINT: "sigint", signal.SIGTERM: "sigterm"}
+REASONS: Final[dict[int, CancelReason]] = {
+    signal.SIGINT: "sigint",
+    signal.SIGTERM: "sigterm",
+    signal.SIGHUP: "sighup",
+}
 
 
 def escalation(n: int) -> Step:
@@ -38,10 +42,16 @@ def free_signals() -> frozenset[signal.Signals]:
         return frozenset()
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return frozenset()
-    free = {signal.SIGINT}
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        free.add(signal.SIGTERM)
-    return frozenset(free)
+    others = {signal.SIGTERM, signal.SIGHUP}
+    unhandled = {number for number in others if signal.getsignal(number) is signal.SIG_DFL}
+    return frozenset({signal.SIGINT, *unhandled})
+
+
+def ending_signals() -> frozenset[signal.Signals]:
+    """The signals that end a process of ours, whatever handled them before; not SIGHUP under nohup."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    hang_up = frozenset() if ignored else frozenset({signal.SIGHUP})
+    return frozenset({signal.SIGINT, signal.SIGTERM}) | hang_up
 
 
 @contextmanager

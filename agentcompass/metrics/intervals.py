@@ -7,6 +7,8 @@ import random
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
+from agentcompass.metrics.finite import finite, mean, total
+
 Interval: TypeAlias = tuple[float, float]
 
 Z95: Final = 1.959963984540054
@@ -26,16 +28,18 @@ def resamples_for(n_tasks: int) -> int:
     return affordable if affordable >= MIN_RESAMPLES else 0
 
 
-def wilson(successes: float, n: int) -> Interval:
-    """Return the 95 % score interval of a proportion.
+def wilson(successes: float, n: int) -> Interval | None:
+    """Return the 95 % score interval of a proportion; None if `successes` lies outside 0..n, and it is none.
 
     Args:
-        successes: How many of the trials succeeded, 0..n.
+        successes: How many of the trials succeeded.
         n: Independent trials, at least 1.
 
     Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference", without
     continuity correction.
     """
+    if not 0 <= successes <= n:
+        return None
     p = successes / n
     z2 = Z95 * Z95
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
@@ -53,20 +57,24 @@ def proportion_stderr(p: float, n: int) -> float:
 def clustered_stderr(task_means: Sequence[float]) -> float | None:
     """Return the standard error of the mean with a task as the cluster: sqrt(sum((m_i - m)^2) / (n (n - 1))).
 
-    None for fewer than two tasks, where it is undefined. Attempts at one task are not independent; their
+    None for fewer than two tasks, where it is undefined, and where it is too large for a float. Attempts at one task are not independent; their
     mean is one observation.
 
     Source: Miller 2024, "Adding Error Bars to Evals", section 2.2, for clusters of equal size.
     """
     n = len(task_means)
-    if n < 2:
+    centre = mean(task_means)
+    if n < 2 or centre is None:
         return None
-    mean = math.fsum(task_means) / n
-    return math.sqrt(math.fsum((m - mean) ** 2 for m in task_means) / (n * (n - 1)))
+    # A product, since the power of a large float raises where the product is infinite.
+    squares = total((m - centre) * (m - centre) for m in task_means)
+    return None if squares is None else math.sqrt(squares / (n * (n - 1)))
 
 
-def bootstrap(task_means: Sequence[float], resamples: int) -> Interval:
+def bootstrap(task_means: Sequence[float], resamples: int) -> Interval | None:
     """Return the 95 % percentile interval of the mean, tasks resampled with replacement.
+
+    None where a sample's sum may be too large for a float.
 
     Args:
         task_means: One value a task, at least one.
@@ -75,10 +83,12 @@ def bootstrap(task_means: Sequence[float], resamples: int) -> Interval:
     Source: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", section 13.3.
     """
     n = len(task_means)
+    smallest, largest = min(task_means), max(task_means)
+    if finite(n * max(-smallest, largest)) is None:
+        return None
     draw = random.Random(BOOTSTRAP_SEED).choices
     means = sorted(sum(draw(task_means, k=n)) / n for _ in range(resamples))
     tail = 0.025 * resamples
-    smallest, largest = min(task_means), max(task_means)
     # Summing rounds: the mean of three equal values may come out a little beside them.
     low, high = (
         min(max(means[at], smallest), largest)
@@ -87,10 +97,12 @@ def bootstrap(task_means: Sequence[float], resamples: int) -> Interval:
     return low, high
 
 
-def normal(value: float, stderr: float, scale: tuple[float | None, float | None]) -> Interval:
-    """Return value ± 1.96 standard errors, cut at the ends of the scale where it has ends."""
+def normal(
+    value: float, stderr: float, scale: tuple[float | None, float | None]
+) -> Interval | None:
+    """Return value ± 1.96 standard errors, cut at the ends of the scale where it has ends; None if too large for a float."""
     ends = [end for end in scale if end is not None]
     low, high = value - Z95 * stderr, value + Z95 * stderr
     if len(ends) == 2:
         low, high = max(low, min(ends)), min(high, max(ends))
-    return low, high
+    return None if finite(low) is None or finite(high) is None else (low, high)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
@@ -10,6 +9,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from agentcompass.metrics import intervals, passk
+from agentcompass.metrics.finite import finite, mean, total
 from agentcompass.metrics.intervals import Interval
 from agentcompass.records import Metric
 
@@ -21,7 +21,10 @@ Method: TypeAlias = Literal["wilson", "bootstrap", "normal"]
 
 @attrs.frozen(kw_only=True)
 class Score:
-    """What one metric says about a set of tasks. None stands for what is undefined or unknown, never for 0."""
+    """What one metric says about a set of tasks.
+
+    None stands for what is undefined, unknown or too large for a float, never for 0.
+    """
 
     value: float | None = None
     """Mean over everything planned: a missing verdict counts as the worst of a binary metric, and makes a scalar
@@ -72,31 +75,36 @@ def score(metric: Metric, rows: Sequence[Row], *, resamples: int) -> Score:
         return Score()
     present = [value for row in rows for value in row if value is not None]
     missing = planned - len(present)
-    total = math.fsum(present)
+    worst = metric.worst or 0.0
+    bounds = (
+        _filled(present, missing, metric.worst, planned),
+        _filled(present, missing, metric.best, planned),
+    )
     result = Score(
-        graded_value=total / len(present) if present else None,
-        bounds=(
-            _filled(total, missing, metric.worst, planned),
-            _filled(total, missing, metric.best, planned),
-        ),
-        avg_at_k=total / planned if k > 1 and not missing else None,
+        graded_value=mean(present),
+        bounds=bounds,
+        avg_at_k=mean(present) if k > 1 and not missing else None,
     )
     if metric.kind == "binary" and k > 1:
         result = _with_pass_rates(result, metric, rows, k)
     if missing and metric.kind == "scalar":
         return result
-    worst = metric.worst or 0.0
-    value = (total + missing * worst) / planned
+    value = _filled(present, missing, worst, planned)
+    if value is None:
+        return result
     means = [sum([worst if v is None else v for v in row]) / k for row in rows]
     stderr, ci95, method = _spread(metric, value, means, is_single=k == 1, resamples=resamples)
     return attrs.evolve(result, value=value, stderr=stderr, ci95=ci95, ci95_method=method)
 
 
-def _filled(total: float, missing: int, end: float | None, planned: int) -> float | None:
+def _filled(
+    present: Sequence[float], missing: int, end: float | None, planned: int
+) -> float | None:
     """The mean with every missing value at one end of the scale; None if there is no such end."""
-    if not missing:
-        return total / planned
-    return None if end is None else (total + missing * end) / planned
+    known = total(present)
+    if known is None or (missing and end is None):
+        return None
+    return finite((known + missing * (end or 0.0)) / planned)
 
 
 def _with_pass_rates(result: Score, metric: Metric, rows: Sequence[Row], k: int) -> Score:
@@ -117,15 +125,19 @@ def _spread(
     """Standard error and interval of `value`, which is the mean of `means`."""
     n = len(means)
     is_binary = metric.kind == "binary"
-    if is_binary and is_single:
-        wilson = intervals.wilson(math.fsum(means), n)
-        return intervals.proportion_stderr(value, n), wilson, "wilson"
     stderr = intervals.clustered_stderr(means)
-    if is_binary and (n == 1 or len(set(means)) == 1):
+    method: Method
+    if is_binary and is_single:
+        stderr, method = intervals.proportion_stderr(value, n), "wilson"
+        interval = intervals.wilson(sum(means), n)
+    elif is_binary and (n == 1 or len(set(means)) == 1):
         # Resampling equal values would claim certainty; here a task is one trial.
-        return stderr, intervals.wilson(value * n, n), "wilson"
-    if stderr is None:
+        interval, method = intervals.wilson(value * n, n), "wilson"
+    elif stderr is None:
         return None, None, None
-    if resamples:
-        return stderr, intervals.bootstrap(means, resamples), "bootstrap"
-    return stderr, intervals.normal(value, stderr, (metric.worst, metric.best)), "normal"
+    elif resamples:
+        interval, method = intervals.bootstrap(means, resamples), "bootstrap"
+    else:
+        scale = (metric.worst, metric.best)
+        interval, method = intervals.normal(value, stderr, scale), "normal"
+    return stderr, interval, None if interval is None else method

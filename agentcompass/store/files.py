@@ -74,6 +74,24 @@ def replace_file(path: Path, data: bytes, *, sync: bool) -> None:
         sync_directory(path.parent)
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory and what is missing above it; their names survive a power cut.
+
+    Raises:
+        OSError: It could not be made.
+    """
+    nearest = next(parent for parent in path.parents if parent.exists())
+    path.mkdir(parents=True, exist_ok=True)
+    sync_names(path, nearest)
+
+
+def sync_names(path: Path, root: Path) -> None:
+    """Make the name of `path` durable, and those of the directories between it and `root`."""
+    while path != root:
+        path = path.parent
+        sync_directory(path)
+
+
 def sync_directory(path: Path) -> None:
     """Make new and renamed names in a directory durable, where the file system can."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

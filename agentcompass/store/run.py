@@ -14,7 +14,7 @@ from agentcompass.errors import StoreError
 from agentcompass.records import JSON, ExecutionRecord, Failure
 from agentcompass.secrets import Scrubber
 from agentcompass.store import codec, jsonl
-from agentcompass.store.files import explained, replace_file, sync_directory
+from agentcompass.store.files import explained, make_directory, replace_file, sync_names
 from agentcompass.store.info import RunInfo, RunPlan, info_to_json, plan_to_json
 from agentcompass.store.journal import EventLog, Journal
 from agentcompass.store.layout import RunPaths
@@ -68,7 +68,7 @@ class RunStore:
             StoreError: The directory holds a run, somebody writes it, or it cannot be written.
         """
         with explained("create", paths.run_dir):
-            paths.run_dir.mkdir(parents=True, exist_ok=True)
+            make_directory(paths.run_dir)
         with contextlib.ExitStack() as undo:
             lock = RunLock(paths.lock_file)
             undo.callback(lock.release)
@@ -77,8 +77,6 @@ class RunStore:
             with explained("write", paths.plan_file):
                 replace_file(paths.plan_file, jsonl.encode(plan_to_json(plan)), sync=True)
             store.update(info)
-            with explained("write", paths.run_dir):
-                sync_directory(paths.run_dir.parent)
             undo.pop_all()
         return store
 
@@ -198,6 +196,7 @@ class RunStore:
         with explained("write", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, data, sync=True)
+            sync_names(path.parent, self.paths.run_dir)
         half = MAX_ANSWER_BYTES // 2
         note = f"\n[... {len(data) - 2 * half} bytes left out: all of it is in {path.name} ...]\n"
         head, tail = data[:half].decode(errors="ignore"), data[-half:].decode(errors="ignore")

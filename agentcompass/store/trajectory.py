@@ -41,27 +41,39 @@ class Trajectory:
         self._on_step = on_step
         self._writer = writer
         self._scrub = scrub
-        self._steps: list[bytes] = []
+        self._lines: list[bytes] = []
         self._is_closed = False
         self._has_warned = False
 
     def write(
         self, step: Mapping[str, JSON], done: Callable[[StoreError | None], None] = _nothing
     ) -> None:
-        """Queue a step. Never blocks; the caller must not change the step until `done`.
+        """Queue a step. It is encoded before this returns, so the caller may change it afterwards.
 
         Args:
-            step: A JSON object of any size.
+            step: A JSON object of any size; encoding a big one takes its time and belongs in a worker thread.
             done: Called in the writer's thread when it is written, with None or what went wrong. A step that is not
                 JSON is replaced by one of type `unwritable-step` that says why, and counts as gone wrong.
         """
         if self._is_closed:
             done(StoreError(f"{self.path} is closed"))
             return
+        problem = None
+        try:
+            line = jsonl.encode(step, self._scrub)
+        except jsonl.NotJSONError as error:
+            problem = f"a trajectory step is not JSON at {error}"
+            line = jsonl.encode({"type": "unwritable-step", "reason": problem}, self._scrub)
         self._on_step(self.path.parent)
-        self._writer.submit(
-            Job(write=lambda: self._write(step), done=done, size=jsonl.weight(step))
-        )
+
+        def write() -> Trajectory:
+            self._lines.append(line)
+            return self
+
+        def tell(error: StoreError | None) -> None:
+            done(error or (StoreError(problem) if problem else None))
+
+        self._writer.submit(Job(write=write, done=tell, size=len(line)))
 
     def close(self) -> None:
         """Take no more steps; those queued are still written."""
@@ -73,7 +85,7 @@ class Trajectory:
         Raises:
             StoreError: They are lost.
         """
-        data, self._steps = b"".join(self._steps), []
+        data, self._lines = b"".join(self._lines), []
         try:
             with explained("write", self.path):
                 descriptor = self._open()
@@ -86,18 +98,6 @@ class Trajectory:
                 self._has_warned = True
                 _log.warning("steps are lost: %s", error.message)
             raise
-
-    def _write(self, step: Mapping[str, JSON]) -> Trajectory:
-        try:
-            self._steps.append(jsonl.encode(step, self._scrub))
-        except jsonl.NotJSONError as error:
-            reason = f"a trajectory step is not JSON at {error}"
-            self._steps.append(
-                jsonl.encode({"type": "unwritable-step", "reason": reason}, self._scrub)
-            )
-            self.commit()
-            raise StoreError(reason) from None
-        return self
 
     def _open(self) -> int:
         try:

@@ -5,6 +5,7 @@ failing case is printed as plain data: `check(Case(...))` repeats it, step by st
 """
 
 import contextlib
+import itertools
 import json
 import tempfile
 from collections import Counter, defaultdict
@@ -24,7 +25,6 @@ SPARE_SECONDS = 5.0
 """What users are promised beyond the grace."""
 
 
-
 def examples(times):
     """So many times as many as the profile asks for."""
     return settings(
@@ -32,7 +32,6 @@ def examples(times):
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
-
 
 
 # --- cases
@@ -215,6 +214,9 @@ def check_limits(seen):
     assert world.most_working <= case.task_concurrency
     for name, limit in case.provider_limits.items():
         assert not limit or world.most_boxed[name] <= limit
+    for name, rate in case.open_rates.items():
+        for earlier, later in itertools.pairwise(seen.opened_at[name] if rate else ()):
+            assert later - earlier > 1 / rate - 1e-6
     slots = engine.scheduler.slots
     for limiter in (slots.tasks, *slots.providers.values(), engine.shared.limits.file_threads):
         assert limiter.borrowed_tokens == 0
@@ -244,7 +246,15 @@ def could_not_be_removed(seen, name):
     it = seen.case.requests[int(request[1:])]
     removal = it.script(*which).act("remove")
     is_slow = removal.seconds > it.limit_seconds
-    return is_slow or removal.how in {"raise", "exit", "group", "quota", "hopeless", "stray", "hang"}
+    return is_slow or removal.how in {
+        "raise",
+        "exit",
+        "group",
+        "quota",
+        "hopeless",
+        "stray",
+        "hang",
+    }
 
 
 def check_order(seen, at):
@@ -303,9 +313,7 @@ def check_events(seen, at, records):
         return (getattr(item, "task_id", None) or item.task, item.attempt, item.execution)
 
     written = Counter((*which(r), r.verdict, r.will_retry) for r in records if not r.reused_from)
-    told = Counter(
-        (*which(e), e.verdict, e.will_retry) for e in seen.of("attempt_finished", at)
-    )
+    told = Counter((*which(e), e.verdict, e.will_retry) for e in seen.of("attempt_finished", at))
     started = Counter(which(e) for e in seen.of("attempt_started", at))
     assert not told - written
     assert all(n == 1 for n in (written + started - started).values() or [1])
@@ -313,7 +321,6 @@ def check_events(seen, at, records):
         assert told == written
         assert set(started) == {which(record) for record in records}
         assert_recorded(seen, at)
-    check_rates(seen)
 
 
 def assert_recorded(seen, at):
@@ -322,10 +329,6 @@ def assert_recorded(seen, at):
     told = [e.as_dict() for e in seen.events if e.kind in kinds and e.request == f"r{at}"]
     lines = map(json.loads, seen.paths(at).events_file.read_text().splitlines())
     assert [line for line in lines if line["event"] in kinds] == json.loads(json.dumps(told))
-
-
-def check_rates(seen):
-    pass
 
 
 def check_scores(seen, at, records):
@@ -347,4 +350,3 @@ def check_scores(seen, at, records):
     )
     assert attrs.asdict(given) == attrs.asdict(expected)
     assert summary["executions"] == sum(not record.reused_from for record in records)
-

@@ -338,6 +338,8 @@ class Observed:
     hurried_at: float | None = None
     ended_at: float = 0.0
     problems: list[str] = attrs.field(factory=list)
+    opened_at: dict[str, list[float]] = attrs.field(factory=lambda: {e: [] for e in ENVIRONMENTS})
+    """When sandboxes were asked for, by environment."""
 
     def paths(self, at):
         made = self.requests[at]
@@ -455,6 +457,9 @@ class _Observer:
         self.also(event)
         if event.kind == "attempt_started":
             _execution.set((event.request, event.task, event.attempt, event.execution))
+        elif event.kind == "phase_started" and event.phase == "open" and not event.detail:
+            it = self.seen.case.requests[int(event.request[1:])]
+            self.seen.opened_at[it.environment].append(trio.current_time())
         elif event.kind == "attempt_finished":
             self.check_durable(event)
         elif event.kind == "cleanup_started" and self.seen.result is None:

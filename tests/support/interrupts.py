@@ -19,7 +19,7 @@ from support.workload import Workload, await_no_survivors
 GRACE_SECONDS = 10
 WHOLE_SECONDS = 3.0
 """About how long an uninterrupted run takes: moments are drawn from this."""
-KINDS = {"ctrl-c": 130, "ctrl-c twice": 130, "sigterm": 143}
+KINDS = {"ctrl-c": 130, "ctrl-c twice": 130, "sigterm": 143, "terminal closed": 129}
 """Ways to end a run, and the exit codes."""
 
 
@@ -109,6 +109,10 @@ def _signal(child: PtyProcess, kind: str) -> None:
     if kind == "sigterm":
         os.kill(child.pid, signal.SIGTERM)
         return
+    if kind == "terminal closed":  # the system sends SIGHUP, and every write to the terminal fails from now on
+        os.close(child.fd)
+        child.fd = -1
+        return
     child.write(b"\x03")  # as the terminal sends it: SIGINT to the foreground group
     if kind == "ctrl-c twice":
         _read_on(child, 0.05)
@@ -130,5 +134,11 @@ def _read_on(child: PtyProcess, seconds: float) -> bool:
 
 
 def _wait_for_end(child: PtyProcess, seconds: float) -> None:
-    assert not _read_on(child, seconds), "it has not ended in time"
-    child.wait()
+    if child.fd >= 0:
+        assert not _read_on(child, seconds), "it has not ended in time"
+        child.wait()
+        return
+    end = time.monotonic() + seconds
+    while child.isalive():
+        assert time.monotonic() < end, "it has not ended in time"
+        time.sleep(0.02)

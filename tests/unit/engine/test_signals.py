@@ -16,9 +16,10 @@ BOTH = {signal.SIGINT, signal.SIGTERM}
 @pytest.fixture(autouse=True)
 def former_handlers():
     """Python's own handlers, whatever trio's test runner has put there."""
-    former = {number: signal.getsignal(number) for number in BOTH}
+    former = {number: signal.getsignal(number) for number in (*BOTH, signal.SIGHUP)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for number, handler in former.items():
         signal.signal(number, handler)
@@ -149,13 +150,13 @@ def test_off_the_main_thread_nothing_is_touched():
     assert seen == [signal.default_int_handler, frozenset()]
 
 
-def test_a_library_takes_both_signals_where_they_do_what_python_makes_them_do():
-    assert free_signals() == BOTH
+def test_a_library_takes_the_signals_that_do_what_python_makes_them_do():
+    assert free_signals() == {*BOTH, signal.SIGHUP}
 
 
 def test_a_library_leaves_a_termination_handler_of_the_application_alone():
     signal.signal(signal.SIGTERM, lambda *_: None)
-    assert free_signals() == {signal.SIGINT}
+    assert free_signals() == {signal.SIGINT, signal.SIGHUP}
 
 
 def test_a_library_takes_nothing_where_the_application_handles_interrupts():

@@ -7,34 +7,31 @@ import errno
 import tempfile
 from pathlib import Path
 
-import attrs
 import pytest
 
 from agentcompass.components.base import Where
 from agentcompass.errors import StoreError
 from agentcompass.records import ExecutionRecord
 from agentcompass.secrets import Scrubber
-from agentcompass.store import codec
 from agentcompass.store.layout import RunPaths
 from agentcompass.store.reader import final_records, read_run
 from agentcompass.store.run import MAX_ANSWER_BYTES, RunStore
 from agentcompass.store.summary import summarize
 from support import oracle
 from support.chaos import Act, Case, RequestCase, Script, run_case
-from support.disk import Disk, Short, crashes, lay_out
+from support.disk import Disk, Short, crashes, lay_out, notes
 from support.storage import run_info, run_plan
 from support.virtual import VirtualThreads, VirtualWriter
 
 REQUEST = RequestCase(
     tasks=3,
-    k=2,
     where=Where.REUSE,
     max_retries=1,
     scripts=(
         Script(is_right=True),
+        Script(),
+        Script(acts={"run": Act(5.0)}),
         Script(acts={"run": Act(1.0, "quota")}),
-        Script(is_right=False),
-        Script(acts={"run": Act(5.0)}, is_right=True),
     ),
     min_coverage=0.0,
 )
@@ -129,18 +126,20 @@ def test_after_a_crash_at_any_point_everything_announced_is_there_and_the_rest_c
     assert len(written) == sum(map(len, oracle.planned(REQUEST).values()))
     tried = 0
     for how, number, files in crashes(disk.calls):
-        promised = {call.path for call in disk.calls[:number] if call.name == "note"}
+        promised = set(notes(disk.calls[:number]))
         remains = place()
         lay_out(files, remains)
         try:
             check_what_is_left(remains, promised, written)
             check_resume(remains)
         except BaseException as error:
-            near = [f"{call.name} {call.path}" for call in disk.calls[max(0, number - 3) : number + 1]]
+            near = [
+                f"{call.name} {call.path}" for call in disk.calls[max(0, number - 3) : number + 1]
+            ]
             error.add_note(f"{how} after call {number} of {len(disk.calls)}: ... {near}")
             raise
         tried += 1
-    assert tried > 100
+    assert tried > 50
 
 
 def test_a_long_answer_that_is_announced_survives_a_power_cut(place):
@@ -151,7 +150,11 @@ def test_a_long_answer_that_is_announced_survives_a_power_cut(place):
     paths = RunPaths(directory / "results" / "demo" / "r1")
     with disk.installed():
         store = RunStore.create(
-            VirtualWriter(threads), paths, run_info("r1"), run_plan("a task/with a slash"), Scrubber()
+            VirtualWriter(threads),
+            paths,
+            run_info("r1"),
+            run_plan("a task/with a slash"),
+            Scrubber(),
         )
         record = ExecutionRecord(
             task_id="a task/with a slash",
@@ -165,7 +168,7 @@ def test_a_long_answer_that_is_announced_survives_a_power_cut(place):
         assert store.close()
     file = paths.answer_file(record.task_id, 1, 1).relative_to(directory)
     for how, number, files in crashes(disk.calls):
-        if any(call == attrs.evolve(call, name="note", path="None") for call in disk.calls[:number]):
+        if "None" in notes(disk.calls[:number]):
             assert files.get(str(file)) == answer.encode(), how
 
 
@@ -211,7 +214,7 @@ def test_whatever_call_fails_the_run_ends_and_nothing_announced_is_lost(place, t
     for number in points(place):
         directory = place()
         disk, seen = recorded(directory, trouble(number))
-        promised = {call.path for call in disk.calls if call.name == "note"}
+        promised = set(notes(disk.calls))
         try:
             assert seen.problems == []
             outcome = seen.result.requests["r0"]
@@ -245,6 +248,3 @@ def test_short_writes_are_completed(place):
     _, seen = recorded(directory, lambda _number, call: Short(7) if call.name == "write" else None)
     assert seen.result.status == "completed"
     check_summary(seen.paths(0), list(read_run(seen.paths(0).run_dir).records()))
-
-
-_ = codec

@@ -1,0 +1,131 @@
+"""Ends that come at a bad moment, each found by `property/test_engine.py` and kept here by name. In virtual time."""
+
+import threading
+
+import pytest
+
+from agentcompass.components.base import Where
+from agentcompass.engine.control import Control
+from agentcompass.store.lock import is_held
+from agentcompass.store.reader import read_run
+from support.chaos import Act, Case, Moment, RequestCase, Script, leases, run_case
+from support.scripted import run, scripted_request, tasks
+
+
+def case(acts=(), *, dies_after=None, cancel=None, again=None, grace=10.0, timeout=0.0, **request):
+    """One request of one task that follows one script."""
+    script = Script(acts={k: Act(*v) for k, v in dict(acts).items()}, dies_after=dies_after)
+    return Case(
+        requests=(RequestCase(**{"is_agent_boxed": True, "scripts": (script,)} | request),),
+        cancel=cancel and Moment(cancel, "seconds"),
+        cancel_again=again and Moment(again, "seconds"),
+        grace_seconds=grace,
+        timeout_seconds=timeout,
+    )
+
+
+def records(seen):
+    return list(read_run(seen.paths(0).run_dir).records())
+
+
+def test_a_sandbox_that_breaks_ends_the_work_before_it_is_closed(tmp_path):
+    # while the environment took its time to close, the agent would have finished and been graded
+    seen = run_case(case({"run": (1.0,), "close": (2.0,)}, dies_after=0.25), tmp_path)
+    (record,) = records(seen)
+    assert record.failure.code == "sandbox-died"
+    assert record.failure.phase == "run"
+    assert record.phase_seconds["run"] == pytest.approx(0.25)
+    assert (
+        "OSError: the sandbox is gone" in record.failure.message or "gone" in record.failure.message
+    )
+
+
+def test_a_kept_sandbox_that_broke_is_told_with_the_way_to_enter_it(tmp_path):
+    seen = run_case(case({"run": (1.0,)}, dies_after=0.25, keep=True), tmp_path)
+    (kept,) = seen.of("sandbox_kept")
+    assert {kept.name} == set(seen.world.existing) == {lease.name for lease in leases(seen)}
+
+
+def test_a_sandbox_to_be_kept_that_never_opened_and_stayed_is_told_by_name(tmp_path):
+    hangs = {"open": (0.0, "hang"), "remove": (0.0, "hang")}
+    seen = run_case(case(hangs, cancel=1.0, grace=1.0, keep=True), tmp_path)
+    (left,) = seen.of("sandboxes_left")
+    assert set(left.names) == set(seen.world.existing) == {lease.name for lease in leases(seen)}
+
+
+def test_the_time_limit_of_the_run_hurries_no_cleanup_that_has_begun(tmp_path):
+    seen = run_case(
+        case({"run": (0.0, "hang"), "close": (2.0,)}, cancel=1.0, timeout=1.5), tmp_path
+    )
+    assert seen.result.ended_by == "sigint"
+    assert seen.ended_at >= 3.0
+    assert not seen.of("sandboxes_left")
+    assert not seen.world.existing
+
+
+async def test_a_store_that_fails_hurries_no_cleanup_that_has_begun():
+    control = Control(10.0)
+    control.cancel_now("sigint")
+    deadline = control.budget.deadline
+    for reason in ("store", "timeout"):
+        control.cancel_now(reason)
+        assert control.budget.deadline == deadline
+    control.cancel_now("sigint")
+    assert control.budget.deadline < deadline
+    assert control.reason == "sigint"
+
+
+def test_an_environments_own_error_keeps_its_code_and_is_not_retried_in_vain(tmp_path):
+    seen = run_case(case({"open": (0.0, "hopeless")}, max_retries=2), tmp_path)
+    (record,) = records(seen)
+    assert (record.failure.phase, record.failure.code) == ("open", "hopeless")
+    assert not record.failure.retryable
+
+
+@pytest.mark.parametrize("how", ["raise", "exit", "group", "stray"])
+def test_a_removal_that_fails_in_any_way_leaves_the_verdict_and_the_lease(tmp_path, how):
+    acts = {"prepare": (0.0, "quota"), "close": (0.0, "raise"), "remove": (0.0, how)}
+    seen = run_case(case(acts), tmp_path)
+    (record,) = records(seen)
+    assert (record.failure.phase, record.failure.code) == ("prepare", "quota")
+    (left,) = seen.of("sandboxes_left")
+    assert set(left.names) == {lease.name for lease in leases(seen)}
+
+
+@pytest.mark.parametrize("phase", ["prepare", "run", "evaluate"])
+@pytest.mark.parametrize("where", [Where.NOWHERE, Where.REUSE])
+def test_a_component_that_swallows_the_runs_cancellation_gets_no_grade(tmp_path, phase, where):
+    acts = {phase: (2.0, "swallow")}
+    seen = run_case(case(acts, cancel=1.0, where=where, is_agent_boxed=False), tmp_path)
+    (record,) = records(seen)
+    assert record.verdict == "cancelled"
+
+
+def test_an_evaluation_that_is_unsound_is_blamed_on_the_evaluation_not_on_closing(tmp_path):
+    seen = run_case(case({"evaluate": (0.0, "nan")}, where=Where.REUSE), tmp_path)
+    (record,) = records(seen)
+    assert (record.failure.phase, record.failure.code) == ("evaluate", "bad-evaluation")
+
+
+async def test_a_run_whose_cleanup_is_cut_gives_up_its_threads_and_its_lock(tmp_path):
+    import trio
+
+    before = {thread.name for thread in threading.enumerate()}
+    made = scripted_request(
+        {"load": lambda: tasks(1)},
+        {"run": lambda *_: trio.sleep_forever(), "sandbox": True},
+        {"closing": trio.sleep_forever, "removing": trio.sleep_forever},
+    )
+
+    async def twice(control):
+        for _ in range(2):
+            await trio.sleep(0.2)
+            control.cancel_now("sigint")
+
+    ran = await run(tmp_path, made, beside=twice, grace=60)
+    assert ran.result.ended_by == "sigint"
+    ours = {"agentcompass-writer", "agentcompass log"}
+    with trio.fail_after(5):
+        while ours & ({thread.name for thread in threading.enumerate()} - before):
+            await trio.sleep(0.01)
+    assert not is_held(ran.run_dir() / "lock")
