@@ -9,22 +9,41 @@ import sys
 
 HELP_FILE = os.path.join(os.path.dirname(__file__), "help.txt")  # noqa: PTH118, PTH120  # pathlib takes longer than the rest
 """Rendered at 80 columns by `python -m agentcompass.cli.help`."""
+_EIO = 5
+"""`errno.EIO`, which a terminal gives that was closed; the module is not worth its import."""
 
 
 def main() -> None:
     """Run the command line and exit the process with its code."""
     arguments = sys.argv[1:]
     text = _quick_answer(arguments)
-    if text is None:
-        sys.exit(_whole(arguments))
-    if sys.stdout is None:
-        return
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Nobody reads any more; without this the interpreter would complain once again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    code = _whole(arguments) if text is None else 0
+    if failed := _write_out(text or "") or code:
+        sys.exit(failed)
+
+
+def _write_out(text: str) -> int:
+    """Write a text and what is buffered. A stream that fails is pointed at nothing, or the interpreter would fail at its end.
+
+    Returns:
+        1 if standard output could not take what was written to it, else 0: a reader who has gone had enough.
+    """
+    failed = 0
+    for stream, words in ((sys.stdout, text), (sys.stderr, "")):
+        try:
+            if stream is not None:
+                stream.write(words)
+                stream.flush()
+        except ValueError:  # closed
+            continue
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            gone = isinstance(error, BrokenPipeError) or error.errno == _EIO
+            if stream is sys.stdout and not gone:
+                failed = 1
+                if sys.stderr is not None:
+                    sys.stderr.write(f"error: standard output cannot be written: {error}\n")
+    return failed
 
 
 def _quick_answer(arguments: list[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -29,10 +30,10 @@ class Emitter:
         try:
             sys.stdout.write(encodable(text.rstrip("\n") + "\n", sys.stdout.encoding))
             sys.stdout.flush()
-        except BrokenPipeError:
-            self.forget_stdout()
         except OSError as error:
             self.forget_stdout()
+            if error.errno in {errno.EPIPE, errno.EIO}:  # nobody reads any more; the terminal was closed
+                return
             raise StoreError(f"standard output cannot be written: {error.strerror}") from error
 
     def json(self, value: Any) -> None:

@@ -25,7 +25,7 @@ from agentcompass.components.base import Environment, SandboxPlan, Session
 from agentcompass.engine.cleanup import CleanupBudget
 from agentcompass.engine.ledger import Ledger
 from agentcompass.engine.verdict import DIED, has_interrupt, most_telling
-from agentcompass.errors import InfraError, SandboxError
+from agentcompass.errors import InfraError, SandboxError, describe
 from agentcompass.records import Lease
 
 NOT_OPENED: Final = "open-failed"
@@ -103,7 +103,8 @@ class SandboxHouse:
                 is_ours = isinstance(error, trio.Cancelled) and scope.cancel_called
                 if is_ours or has_interrupt(error):
                     raise
-                _log.warning("sandbox %s could not be removed: %r", lease.name, error)
+                cause = describe(most_telling(error))
+                _log.warning("sandbox %s could not be removed: %s", lease.name, cause)
         if scope.cancelled_caught:
             _log.warning("sandbox %s: removal took longer than cleanup may take", lease.name)
 
@@ -152,7 +153,8 @@ class _Holder:
         except (Exception, SystemExit) as error:  # noqa: BLE001  # what a provider raises is this attempt's, not the run's
             self.error = error
             if self._release.is_set():
-                _log.warning("closing sandbox %s failed: %s", self.lease.name, error)
+                cause = describe(most_telling(error))
+                _log.warning("closing sandbox %s failed: %s", self.lease.name, cause)
         finally:
             self._ready.set()
             self._over.set()
@@ -171,7 +173,7 @@ class _Holder:
         """Wait until the broken sandbox is closed; return what is to be raised."""
         self.let_go()
         await self._over.wait()
-        cause = self.error or "its environment gave it up"
+        cause = describe(most_telling(self.error)) if self.error else "its environment gave it up"
         error = SandboxError(f"the sandbox broke while it was used: {cause}", code=DIED)
         error.__cause__ = self.error
         return error
@@ -198,7 +200,7 @@ class _Holder:
         cause = most_telling(self.error)
         if isinstance(cause, InfraError):
             return cause
-        text = f"the sandbox could not be opened: {type(cause).__name__}: {cause}"
+        text = f"the sandbox could not be opened: {describe(cause)}"
         return SandboxError(text, code=NOT_OPENED)
 
     def let_go(self) -> None:

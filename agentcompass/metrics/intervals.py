@@ -57,8 +57,8 @@ def proportion_stderr(p: float, n: int) -> float:
 def clustered_stderr(task_means: Sequence[float]) -> float | None:
     """Return the standard error of the mean with a task as the cluster: sqrt(sum((m_i - m)^2) / (n (n - 1))).
 
-    None for fewer than two tasks, where it is undefined, and where it is too large for a float. Attempts at one task are not independent; their
-    mean is one observation.
+    None for fewer than two tasks, where it is undefined, and where it is too large for a float. Attempts at one task
+    are not independent; their mean is one observation.
 
     Source: Miller 2024, "Adding Error Bars to Evals", section 2.2, for clusters of equal size.
     """

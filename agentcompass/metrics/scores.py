@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
@@ -17,6 +17,9 @@ Row: TypeAlias = Sequence[float | None]
 """Values of one task by attempt; None where there is no verdict."""
 
 Method: TypeAlias = Literal["wilson", "bootstrap", "normal"]
+
+_Spread: TypeAlias = tuple[float | None, Interval | None, Method | None]
+_NO_SPREAD: Final[_Spread] = (None, None, None)
 
 
 @attrs.frozen(kw_only=True)
@@ -121,23 +124,26 @@ def _with_pass_rates(result: Score, metric: Metric, rows: Sequence[Row], k: int)
 
 def _spread(
     metric: Metric, value: float, means: Sequence[float], *, is_single: bool, resamples: int
-) -> tuple[float | None, Interval | None, Method | None]:
+) -> _Spread:
     """Standard error and interval of `value`, which is the mean of `means`."""
     n = len(means)
     is_binary = metric.kind == "binary"
-    stderr = intervals.clustered_stderr(means)
-    method: Method
     if is_binary and is_single:
-        stderr, method = intervals.proportion_stderr(value, n), "wilson"
-        interval = intervals.wilson(sum(means), n)
-    elif is_binary and (n == 1 or len(set(means)) == 1):
+        wilson = intervals.wilson(sum(means), n)
+        return (intervals.proportion_stderr(value, n), wilson, "wilson") if wilson else _NO_SPREAD
+    stderr = intervals.clustered_stderr(means)
+    if is_binary and (n == 1 or len(set(means)) == 1):
         # Resampling equal values would claim certainty; here a task is one trial.
-        interval, method = intervals.wilson(value * n, n), "wilson"
-    elif stderr is None:
-        return None, None, None
-    elif resamples:
-        interval, method = intervals.bootstrap(means, resamples), "bootstrap"
-    else:
-        scale = (metric.worst, metric.best)
-        interval, method = intervals.normal(value, stderr, scale), "normal"
-    return stderr, interval, None if interval is None else method
+        wilson = intervals.wilson(value * n, n)
+        return (stderr, wilson, "wilson") if wilson else _NO_SPREAD
+    if stderr is None:
+        return _NO_SPREAD
+    scale = (metric.worst, metric.best)
+    interval = (
+        intervals.bootstrap(means, resamples)
+        if resamples
+        else intervals.normal(value, stderr, scale)
+    )
+    if interval is None:
+        return stderr, None, None
+    return stderr, interval, "bootstrap" if resamples else "normal"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -14,18 +14,17 @@ from agentcompass.records import (
     ExecutionRecord,
     Failure,
     Lease,
-    Phase,
     ProcessIdentity,
     Usage,
-    Verdict,
 )
-from agentcompass.store import jsonl
+from agentcompass.store import jsonl, shape
 
 T = TypeVar("T")
 
-_VERDICTS: Final = frozenset(get_args(Verdict))
+LARGEST: Final = 1e100
+"""Seconds and dollars of one execution: those of any number of executions can be added up."""
+
 _NAMES: Final[dict[type, tuple[str, ...]]] = {}
-_PHASES: Final = frozenset(get_args(Phase))
 
 
 def _names(cls: Any) -> tuple[str, ...]:
@@ -56,17 +55,28 @@ def build(cls: type[T], data: JSON, **fields: Any) -> T:
         **fields: Fields that are already converted.
 
     Raises:
-        ValueError: A field is missing, or the object has a newer schema.
+        ValueError: A field is missing or of another type than `cls` says, or the object has a newer schema.
     """
+    return _made(cls, _checked(cls, data, **fields))
+
+
+def _checked(cls: type, data: JSON, **fields: Any) -> dict[str, Any]:
     written = mapping(data, cls.__name__)
     schema = written.get("schema", SCHEMA_VERSION)
     if not isinstance(schema, int) or schema > SCHEMA_VERSION:
         raise ValueError(
             f"schema {schema!r:.20} is newer than {SCHEMA_VERSION}: use a newer agentcompass"
         )
-    known = {name: written[name] for name in _names(cls) if name in written}
+    complete = {**written, **fields}
+    if (wrong := shape.problem(cls, complete)) is not None:
+        raise ValueError(wrong)
+    return complete
+
+
+def _made(cls: type[T], data: Mapping[str, Any]) -> T:
+    """Do the same with fields that have been checked."""
     try:
-        return cls(**{**known, **fields})
+        return cls(**{name: data[name] for name in _names(cls) if name in data})
     except TypeError as error:
         raise ValueError(str(error).replace("__init__() ", "")) from None
 
@@ -84,10 +94,8 @@ def encode_record(record: ExecutionRecord, scrub: jsonl.Scrub) -> bytes:
     data["metrics"] = _finite(record.metrics)
     data["failure"] = None if record.failure is None else to_dict(record.failure)
     data["usage"] = to_dict(record.usage)
-    try:
-        _check(data)
-    except ValueError as error:
-        raise jsonl.NotJSONError("$", str(error)) from None
+    if (wrong := shape.problem(ExecutionRecord, data) or _nonsense(record)) is not None:
+        raise jsonl.NotJSONError("$", wrong)
     text = jsonl.dumps(data)
     if scrub(text) != text:
         for name in ("answer", "details", "stopped_by"):
@@ -104,16 +112,15 @@ def decode_record(data: JSON) -> ExecutionRecord:
     Raises:
         ValueError: It is not one, or of a newer schema.
     """
-    written = mapping(data, "the line")
-    _check(written)
-    failure = written["failure"]
-    return build(
-        ExecutionRecord,
-        written,
-        metrics=_finite(written["metrics"]),
-        failure=None if failure is None else build(Failure, failure),
-        usage=build(Usage, written.get("usage", {})),
-    )
+    fields = _checked(ExecutionRecord, data)
+    failure = fields.get("failure")
+    fields["metrics"] = _finite(fields.get("metrics"))
+    fields["failure"] = None if failure is None else _made(Failure, failure)
+    fields["usage"] = _made(Usage, fields.get("usage", {}))
+    record = _made(ExecutionRecord, fields)
+    if (wrong := _nonsense(record)) is not None:
+        raise ValueError(wrong)
+    return record
 
 
 def decode_lease(data: JSON) -> Lease:
@@ -136,21 +143,14 @@ def _finite(metrics: Mapping[str, float] | None) -> dict[str, float] | None:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def _check(data: Mapping[str, JSON]) -> None:
-    """Check what scores depend on. ValueError with the first thing that is wrong."""
-    if not isinstance(data.get("task_id"), str):
-        raise ValueError("task_id is not a text")  # noqa: TRY004  # bad data, not a bad call
-    for name in ("attempt", "execution"):
-        number = data.get(name)
-        if type(number) is not int or number < 1:
-            raise ValueError(f"{name} {number!r:.40} is not a whole number from 1")
-    verdict = data.get("verdict")
-    if verdict not in _VERDICTS:
-        raise ValueError(f"verdict {verdict!r:.40} is unknown")
-    if (data.get("metrics") is not None) != (verdict == "graded"):
-        raise ValueError("metrics belong to a graded record, and only there")
-    failure = data.get("failure")
-    if (failure is not None) != (verdict != "graded"):
-        raise ValueError("a failure belongs to a record that is not graded, and only there")
-    if failure is not None and mapping(failure, "failure").get("phase") not in _PHASES:
-        raise ValueError("the failure's phase is unknown")
+def _nonsense(record: ExecutionRecord) -> str | None:
+    """Say what is wrong with a record whose fields are each of their type: with what scores depend on."""
+    if record.attempt < 1 or record.execution < 1:
+        return "attempts and executions are counted from 1"
+    if (record.metrics is not None) != (record.verdict == "graded"):
+        return "metrics belong to a graded record, and only there"
+    if (record.failure is not None) != (record.verdict != "graded"):
+        return "a failure belongs to a record that is not graded, and only there"
+    if max(abs(record.wall_seconds), abs(record.usage.cost_usd or 0.0)) > LARGEST:
+        return "wall_seconds or usage.cost_usd is too large to be added up"
+    return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -97,8 +98,9 @@ def decode(line: bytes) -> JSON:
     Raises:
         ValueError: It is not strict JSON in UTF-8.
     """
+    text = line.decode()
     try:
-        return _decoder.decode(line.decode())
+        return (_careful_decoder if _MAY_OVERFLOW.search(text) else _decoder).decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -107,7 +109,20 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is too large for a float")
+    return number
+
+
+_MAY_OVERFLOW: Final = re.compile(r"[eE]\+?\d{3}|\d{309}")
+"""Found in every text with a number that becomes an infinity, and rarely in another: looking at each costs as much as
+all the rest of decoding."""
 _decoder: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+_careful_decoder: Final = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_float=_finite_float
+)
 
 
 def plain(value: JSON, scrub: Scrub | None = None, path: str = "$", depth: int = 0) -> Any:

@@ -362,7 +362,7 @@ class Observed:
 
     def history(self):
         """The run, without what is different every time."""
-        random = {"at", "wall_seconds", "name", "names", "run_dir"}
+        random = {"at", "wall_seconds", "name", "names", "run_dir", "hint", "error"}
         return [
             {key: value for key, value in event.as_dict().items() if key not in random}
             for event in self.events

@@ -134,3 +134,34 @@ def test_ten_thousand_tasks_are_scored_in_under_a_second(k):
     found = score(BINARY, rows, resamples=resamples_for(len(rows)))
     assert time.process_time() - start < 1
     assert math.isfinite(found.value)
+
+
+LARGE = st.one_of(
+    st.none(),
+    st.sampled_from([1e200, -1e200, 1.7e308, -1.7e308, 0.0, 1.0, 5e-324]),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+large_tables = st.integers(1, 3).flatmap(
+    lambda k: st.lists(st.lists(LARGE, min_size=k, max_size=k), min_size=1, max_size=6)
+)
+ends = st.one_of(st.none(), st.sampled_from([0.0, 1.0, 1.7e308, -1.7e308]))
+
+
+@given(
+    large_tables, st.sampled_from(["binary", "scalar"]), ends, ends, st.sampled_from([0, 1000, 20])
+)
+def test_whatever_the_numbers_are_a_score_is_finite_or_none(rows, kind, worst, best, resamples):
+    metric = Metric(name="m", kind=kind, worst=worst, best=best)
+    found = score(metric, rows, resamples=resamples)
+    numbers = [found.value, found.graded_value, found.stderr, found.avg_at_k, found.pass_hat_k]
+    numbers += [*found.bounds, *(found.ci95 or ()), *found.pass_at_k.values()]
+    assert all(number is None or math.isfinite(number) for number in numbers)
+    assert (found.ci95 is None) == (found.ci95_method is None)
+
+
+def test_what_cannot_be_computed_is_none_and_the_rest_is_there():
+    metric = Metric(name="m", kind="scalar", worst=0.0, best=None)
+    found = score(metric, [[1e200], [3e200]], resamples=1000)
+    assert found.value == found.graded_value == 2e200
+    assert (found.stderr, found.ci95, found.ci95_method) == (None, None, None)
+    assert score(metric, [[1.7e308], [1.7e308]], resamples=1000).value is None
