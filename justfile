@@ -39,6 +39,10 @@ cov:
 bench *args:
     python -m benchmarks {{ args }}
 
+# build the documentation into site/ (pip install ".[docs]" first)
+docs:
+    mkdocs build --strict
+
 # build the wheel into dist/
 wheel:
     python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -1,7 +1,9 @@
 """Secret values: a type that never prints, and a scrubber that removes known values from text.
 
 Scrubbing is by *value*, where text is written. Nothing is altered for its name: a result field called
-`max_token` is left alone.
+`max_token` is left alone. A value is found as it is, inside JSON (also JSON in JSON) and Python literals,
+percent-encoded, and as base64 of just itself. It is not found where it was mixed with other text before it was
+encoded (base64 of `user:key`), nor as hexadecimal digits, a hash, reversed or compressed.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ import base64
 import json
 import re
 from typing import Final, final
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 MASK: Final = "[secret]"
 MIN_LENGTH: Final = 6
 """Shorter values are not scrubbed: masking every `x` of a log would hide the log, not the secret."""
+
+_ESCAPE: Final = re.compile(r"%[0-9A-F]{2}")
 
 
 @final
@@ -92,17 +96,31 @@ class Scrubber:
 
 
 def _encodings(value: str) -> set[str]:
-    """The forms in which a value reaches files: as is, inside JSON, percent-encoded, base64."""
+    """The forms in which a value reaches files; docs/results.md lists them for users."""
     ascii_json = json.dumps(value)[1:-1]
     forms = {
         value,
         ascii_json,
         json.dumps(value, ensure_ascii=False)[1:-1],
         json.dumps(ascii_json)[1:-1],
-        quote(value, safe=""),
         repr(value)[1:-1],
     }
-    encoded = base64.b64encode(value.encode(errors="surrogatepass")).decode().rstrip("=")
-    if len(encoded) >= MIN_LENGTH:
-        forms.add(encoded)
+    data = _bytes(value)
+    for percent in (
+        quote(data, safe=""),
+        quote(data),
+        quote_plus(data),
+        quote_plus(data, safe="/"),
+    ):
+        forms |= {percent, _ESCAPE.sub(lambda match: match[0].lower(), percent)}
+    for base64_text in (base64.b64encode(data), base64.urlsafe_b64encode(data)):
+        forms.add(base64_text.decode().rstrip("="))
     return {form for form in forms if len(form) >= MIN_LENGTH}
+
+
+def _bytes(value: str) -> bytes:
+    """The value as it travels: what the system gave us undecoded goes out as the same bytes."""
+    try:
+        return value.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return value.encode(errors="surrogatepass")

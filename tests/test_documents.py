@@ -112,3 +112,22 @@ def test_the_index_leads_to_every_document():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     names = {path.name for path in ROOT.glob("docs/*.md")} - {"index.md"}
     assert {name for name in names if f"({name})" not in index} == set()
+
+
+def test_the_tutorial_works_as_it_stands(tmp_path):
+    commands = "\n".join(_blocks("docs/tutorial.md", "sh"))
+    bin_dir = str(Path(sys.executable).parent)
+    ended = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        cwd=tmp_path,
+        env={**ENVIRONMENT, "PATH": f"{bin_dir}:{ENVIRONMENT['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "refused" in ended.stdout
+    assert "3 of" in ended.stdout or "reused" in ended.stdout
+    for name in ("ceiling", "floor"):
+        assert list((tmp_path / "results" / name).glob("*/metrics.json"))

@@ -94,8 +94,9 @@ def _scores(metrics: Mapping[str, JSON]) -> Rows:
         if score["pass_at_k"]:
             yield ("", _pass_rates(score, metrics["k"]))
         if score["value"] != score["graded_value"] and score["graded_value"] is not None:
-            bounds = score["bounds"]
-            between = f", between {bounds[0]:.3f} and {bounds[1]:.3f} in all" if bounds else ""
+            bounds = score["bounds"] or (None, None)
+            is_closed = None not in bounds  # an open scale has no such end
+            between = f", between {bounds[0]:.3f} and {bounds[1]:.3f} in all" if is_closed else ""
             yield ("", f"{score['graded_value']:.3f} over graded attempts only{between}")
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from agentcompass.records import JSON, SCHEMA_VERSION, ExecutionRecord
-from agentcompass.store import jsonl
+from agentcompass.store import codec, jsonl
 from agentcompass.store.files import explained, replace_file
 from agentcompass.store.jsonl import CorruptLine
 
@@ -23,8 +23,8 @@ class StoredFinding:
     execution: int
     analyzer: str
     label: str
-    detail: str
-    value: float | None
+    detail: str = ""
+    value: float | None = None
 
 
 def findings_line(
@@ -44,34 +44,35 @@ def findings_line(
     }
 
 
-def read_findings(path: Path) -> Iterator[StoredFinding]:
-    """Yield all findings, line by line; what is no finding is skipped.
+def read_findings(
+    path: Path, on_corrupt: Callable[[CorruptLine], None] = lambda _line: None
+) -> Iterator[StoredFinding]:
+    """Yield all findings, line by line.
+
+    Args:
+        path: `analysis.jsonl`; one that is not there has no findings.
+        on_corrupt: Told of every line that cannot be used; nothing of it is.
 
     Raises:
         StoreError: The file cannot be read.
     """
-
-    def skip(_line: CorruptLine) -> None:
-        """Findings are no evidence: the journal is."""
-
     with explained("read", path):
-        for _number, line in jsonl.read_lines(path, skip):
+        for number, line in jsonl.read_lines(path, on_corrupt):
             try:
-                yield from _findings(line)
-            except (KeyError, TypeError, AttributeError):
-                continue
+                findings = list(_findings(line))
+            except ValueError as error:
+                on_corrupt(CorruptLine(number=number, reason=str(error)[:200]))
+            else:
+                yield from findings
 
 
 def _findings(line: JSON) -> Iterator[StoredFinding]:
-    key = {name: line[name] for name in ("task_id", "attempt", "execution")}
-    for item in line["findings"]:
-        yield StoredFinding(
-            **key,
-            analyzer=item["analyzer"],
-            label=item["label"],
-            detail=item.get("detail", ""),
-            value=item.get("value"),
-        )
+    written = dict(codec.mapping(line, "the line"))
+    items = written.pop("findings", None)
+    if not isinstance(items, list):
+        raise ValueError("findings is not an array")  # noqa: TRY004  # bad data, not a bad call
+    for item in items:
+        yield codec.build(StoredFinding, {**codec.mapping(item, "a finding"), **written})
 
 
 def write_analysis(path: Path, data: Mapping[str, JSON]) -> None:

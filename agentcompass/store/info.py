@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
 from agentcompass.records import JSON, SCHEMA_VERSION, Metric, ProcessIdentity, RequestStatus
-from agentcompass.spec.resolved import AttemptStrategy
-from agentcompass.store import codec
+from agentcompass.spec.resolved import AttemptStrategy, ExecutionConfig
+from agentcompass.store import codec, shape
 
 StoredStatus: TypeAlias = Literal["running"] | RequestStatus
 RunStatus: TypeAlias = StoredStatus | Literal["interrupted"]
 """`interrupted`: the file says `running`, but the process that wrote it is gone."""
+MAX_ATTEMPTS: Final = 10**8
+"""Planned in one run; more than memory holds, so a plan that says so is damaged."""
 
 
 @attrs.frozen(kw_only=True)
@@ -72,9 +74,36 @@ def info_from_json(data: JSON) -> RunInfo:
     """Read `run.json`; ValueError if it is not one, or a newer one."""
     owner = codec.build(ProcessIdentity, codec.mapping(data, "run.json").get("owner"))
     info = codec.build(RunInfo, data, owner=owner)
-    if info.status not in ("running", *get_args(RequestStatus)):
-        raise ValueError(f"status {info.status!r:.40} is unknown")
+    if (wrong := shape.problem(_WrittenRequest, info.request)) is not None:
+        raise ValueError(f"request.{wrong}")
     return info
+
+
+@attrs.frozen(kw_only=True)
+class _WrittenComponent:
+    """What is read of a component in `RunInfo.request`."""
+
+    id: str
+    params: Mapping[str, JSON]
+
+
+@attrs.frozen(kw_only=True)
+class _WrittenModel(_WrittenComponent):
+    base_url: str | None
+    api_key: str | None
+    api_protocol: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class _WrittenRequest:
+    """What is read of `RunInfo.request`; other fields are for people."""
+
+    benchmark: _WrittenComponent | None
+    harness: _WrittenComponent | None
+    environment: _WrittenComponent | None
+    model: _WrittenModel | None
+    execution: ExecutionConfig | None
+    run_name: str | None
 
 
 def plan_to_json(plan: RunPlan) -> dict[str, Any]:
@@ -84,13 +113,15 @@ def plan_to_json(plan: RunPlan) -> dict[str, Any]:
 
 def plan_from_json(data: JSON) -> RunPlan:
     """Read `plan.json`; ValueError if it is not one, or a newer one."""
-    written = codec.mapping(data, "plan.json")
-    try:
-        metrics = tuple(codec.build(Metric, metric) for metric in written["metrics"])
-        tasks = tuple((str(task), category) for task, category in written["tasks"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"tasks or metrics are not readable: {error}") from None
-    plan = codec.build(RunPlan, data, metrics=metrics, tasks=tasks)
-    if plan.k < 1 or not metrics or plan.attempt_strategy not in get_args(AttemptStrategy):
-        raise ValueError("k, attempt_strategy or metrics make no sense")
+    read = codec.build(RunPlan, codec.mapping(data, "plan.json"))
+    plan = attrs.evolve(
+        read,
+        metrics=tuple(codec.build(Metric, metric) for metric in read.metrics),
+        tasks=tuple((task_id, category) for task_id, category in read.tasks),
+    )
+    names = {metric.name for metric in plan.metrics}
+    if plan.k < 1 or not names or len(names) < len(plan.metrics):
+        raise ValueError("k or metrics make no sense")
+    if plan.k * len(plan.tasks) > MAX_ATTEMPTS:
+        raise ValueError(f"more than {MAX_ATTEMPTS:,} attempts are planned")
     return plan

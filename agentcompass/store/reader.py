@@ -67,7 +67,8 @@ class StoredRun:
         A torn last line, which a crash leaves, is dropped: it was never announced.
 
         Args:
-            on_corrupt: Told of every other line that cannot be read; it is skipped.
+            on_corrupt: Told of every other line that cannot be read, or whose metrics are not those of the plan; it is
+                skipped.
 
         Raises:
             StoreError: The journal cannot be read at all.
@@ -76,10 +77,19 @@ class StoredRun:
             for number, value in jsonl.read_lines(self.paths.journal_file, on_corrupt):
                 try:
                     record = codec.decode_record(value)
+                    self._check_metrics(record)
                 except ValueError as error:
                     on_corrupt(CorruptLine(number=number, reason=str(error)[:200]))
                 else:
                     yield record
+
+    def _check_metrics(self, record: ExecutionRecord) -> None:
+        if record.metrics is None:
+            return
+        for metric in self.plan.metrics:
+            value = record.metrics.get(metric.name)
+            if value is None or (metric.kind == "binary" and value not in {0.0, 1.0}):
+                raise ValueError(f"metric {metric.name!r:.40} is {value}")
 
 
 def records_after(path: Path, offset: int) -> Iterator[tuple[ExecutionRecord | None, int]]:

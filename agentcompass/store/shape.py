@@ -78,7 +78,9 @@ def _int(value: Any) -> str | None:
 
 
 def _float(value: Any) -> str | None:
-    limit = sys.float_info.max  # compared exactly, also integers that no float can hold; false for NaN
+    limit = (
+        sys.float_info.max
+    )  # compared exactly, also integers that no float can hold; false for NaN
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_good = is_number and -limit <= value <= limit
     return None if is_good else " is not a finite number"
