@@ -26,6 +26,7 @@ from agentcompass.records import JSON, ExecutionRecord
 from agentcompass.store.analysis import findings_line, read_findings, write_analysis
 from agentcompass.store.files import explained
 from agentcompass.store.journal import EventLog
+from agentcompass.store.jsonl import CorruptLine
 from agentcompass.store.layout import RunPaths
 from agentcompass.store.lock import RunLock
 from agentcompass.store.reader import read_run, records_after
@@ -221,7 +222,13 @@ class Analysis:
         return batch
 
     def _rows(self, turn: Turn) -> list[dict[str, JSON]]:
-        return self._analysts.sum_up(read_findings(self._paths.findings_file), turn)
+        corrupt: list[CorruptLine] = []
+        findings = read_findings(self._paths.findings_file, corrupt.append)
+        rows = self._analysts.sum_up(findings, turn)
+        if corrupt:
+            note = f"{len(corrupt)} lines of {self._paths.findings_file.name} cannot be read"
+            self._analysts.notes.append(note)
+        return rows
 
     def _tell_notes(self) -> None:
         notes = self._analysts.notes

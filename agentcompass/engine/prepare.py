@@ -22,6 +22,7 @@ from agentcompass.engine.request import RequestRun
 from agentcompass.engine.sandbox import SandboxHouse
 from agentcompass.engine.shared import Shared
 from agentcompass.errors import PreflightError, StoreError
+from agentcompass.metrics.finite import mean
 from agentcompass.plan.fingerprint import fingerprint, identity
 from agentcompass.plan.reuse import Reusable, find_reusable
 from agentcompass.progress.events import Event, EventSink, Notice, RunPrepared
@@ -80,15 +81,16 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
             "components": parts.versions(),
         },
     )
-    reusable = await _find_reusable(request, shared, info, note)
+    plan = _plan(request, parts, tasks)
+    reusable = await _find_reusable(request, shared, info, plan, note)
     if reusable is not None:
         info = attrs.evolve(info, reused_from=reusable.run_id)
     graded = reusable.graded if reusable is not None else {}
-    planned = len(tasks) * request.execution.k
+    planned = len(tasks) * plan.k
     if client is not None and len(graded) < planned:
         await client.ready(context)
     analysts = await _analysts(request, shared)
-    store = await _open_store(request, shared, info, _plan(request, parts, tasks))
+    store = await _open_store(request, shared, info, plan)
     shop = _workshop(request, shared, parts, client, store)
     run = RequestRun(
         shop,
@@ -110,14 +112,15 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         planned=planned,
         reused=len(graded),
         metric=run.primary.name,
-        reused_score=sum(scores) / len(scores) if scores else None,
+        reused_score=mean(scores),
     )
     return run
 
 
 async def _find_reusable(
-    request: Request, shared: Shared, info: RunInfo, note: _Note
+    request: Request, shared: Shared, info: RunInfo, plan: RunPlan, note: _Note
 ) -> Reusable | None:
+    """The run to reuse with those of its attempts that are planned now: it may have had more tasks."""
     if not request.reuse:
         return None
     reusable = await _in_thread(
@@ -135,9 +138,16 @@ async def _find_reusable(
         note(
             "no earlier run with the same settings has anything to reuse; every attempt is executed"
         )
-    else:
-        note(f"{len(reusable.graded)} graded attempts are taken over from run {reusable.run_id}")
-    return reusable
+        return None
+    task_ids = {task_id for task_id, _category in plan.tasks}
+    names = {metric.name for metric in plan.metrics}
+    needed = {
+        (task_id, attempt): record
+        for (task_id, attempt), record in reusable.graded.items()
+        if task_id in task_ids and attempt <= plan.k and names <= set(record.metrics or ())
+    }
+    note(f"{len(needed)} graded attempts are taken over from run {reusable.run_id}")
+    return attrs.evolve(reusable, graded=needed)
 
 
 def _plan(request: Request, parts: Parts, tasks: Sequence[Task]) -> RunPlan:

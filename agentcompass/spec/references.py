@@ -7,43 +7,23 @@ that is not set leaves a fault on the value, which is a problem only for whoever
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, final
-from urllib.parse import unquote
 
 import attrs
 
 from agentcompass.secrets import MASK, Secret
+from agentcompass.spec.credentials import Place, places_in
+from agentcompass.spec.secret_names import (
+    is_clearly_secret_name,
+    is_secret_name,
+    is_secret_variable,
+)
 from agentcompass.spec.tree import Written
 
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
-_USERINFO: Final = re.compile(r"(?<=://)(?P<user>[^\s/?#@:]*)(?::(?P<password>[^\s/?#@]*))?@")
-
-_SECRET_NAME: Final = re.compile(
-    r"(.*_)?(api_?keys?|passwords?|passwd|secrets?|authorization|cookie|credentials)|token|.*_token|.*_key"
-)
-_CLEARLY_SECRET: Final = re.compile(r"(.*_)?(api_?keys?|passwords?|passwd|secrets?)")
-_NOT_SECRET: Final = re.compile(
-    r"(.*_)?("
-    r"(sort|group|primary|foreign|partition|lookup|dict|cache|public|answer|question|input|output|prompt|label|id|task"
-    r"|target|text|column|field|metric|score|category|json|map|record|row|name)_key"
-    r"|(max|min|per|stop|start|begin|end|eos|bos|eot|pad|unk|mask|sep|cls|special|image|first|last|next|new)_token"
-    r")"
-)
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a field, header or variable of this name holds a secret: `api_key`, `*_token`, `*_key`, `*password`, `*secret`.
-
-    Names that usually mean something else (`sort_key`, `eos_token`) do not count: their values would vanish from all logs.
-    """
-    words = _words(name)
-    return _SECRET_NAME.fullmatch(words) is not None and _NOT_SECRET.fullmatch(words) is None
-
-
-def without_userinfo(text: str) -> str:
-    """Return text in which user and password of every URL are masked."""
-    return _USERINFO.sub(f"{MASK}@", text)
+_NO_SECRETS: Final = {"Bearer", "Basic"}
+"""Words beside a secret that say only how it is sent."""
 
 
 def escape(text: str) -> str:
@@ -65,8 +45,14 @@ class References:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What came from secret fields, secret variables and URL userinfo so far; empty values are left out."""
+        """What came from secret fields, secret variables and URLs so far; empty values are left out."""
         return tuple(self._secrets.values())
+
+    def collect(self, value: str, reference: str | None = None) -> None:
+        """Count a value among the secrets; `reference` is how it was given."""
+        known = self._secrets.get(value)
+        if value and (known is None or known.reference is None):
+            self._secrets[value] = Secret(value, reference)
 
     def follow(self, node: Written, *, is_secret: bool = False) -> Written:
         """Return the tree with all references replaced by values.
@@ -85,8 +71,8 @@ class References:
             data = tuple(self.follow(item, is_secret=is_secret) for item in node.data)
             return attrs.evolve(node, data=data)
         if isinstance(node.data, Secret):
-            self._collect(node.data.reveal(), node.data.reference)
-            return attrs.evolve(node, is_secret=True, reference=node.data.reference)
+            self.collect(node.data.reveal(), node.data.reference)
+            return attrs.evolve(node, is_secret=True, stored=node.data.reference)
         if isinstance(node.data, str):
             return self._follow_text(node, node.data, is_secret=is_secret)
         return self._number(node, is_secret=is_secret)
@@ -94,83 +80,153 @@ class References:
     def _number(self, node: Written, *, is_secret: bool) -> Written:
         """A number is secret only where nothing else can be meant: `password: 123456`."""
         key = re.split(r"[.\[]", node.origin.path)[-1]
-        if not (is_secret and node.text and _CLEARLY_SECRET.fullmatch(_words(key))):
+        if not (is_secret and node.text and is_clearly_secret_name(key)):
             return node
-        self._collect(node.text)
+        self.collect(node.text)
         return attrs.evolve(node, is_secret=True)
 
     def _follow_text(self, node: Written, text: str, *, is_secret: bool) -> Written:
-        found = _Expansion(text, self._environ)
-        reference = found.reference(hide_literals=is_secret) if found.names else None
-        for name, value in found.secret_values.items():
-            self._collect(value, f"${{{name}}}")
-        for user, password in _USERINFO.findall(found.value):
-            self._collect(password or user)
-            self._collect(unquote(password or user))
-            self._collect(
-                f"{unquote(user)}:{unquote(password)}"
-            )  # whose base64 is what goes over the wire
+        if not is_secret and "${" not in text and "://" not in text:
+            return node
+        found = _Text(text, self._environ, is_secret=is_secret)
+        for piece in found.secret_pieces():
+            self.collect(piece.value, f"${{{piece.name}}}")
+        for place in found.places:
+            for value in place.secrets:
+                self.collect(value)
+        stored = found.stored()
+        has_reference = any(piece.name for piece in found.pieces)
         if is_secret:
-            self._collect(found.value, reference)
-        secret = is_secret or bool(found.secret_values)
+            self.collect(found.value, stored if has_reference else None)
+        is_as_given = stored == text and not has_reference
         return attrs.evolve(
             node,
             data=found.value,
             fault=found.fault,
-            is_secret=secret,
-            reference=reference if secret else None,
+            is_secret=is_secret,
+            stored=None if is_as_given else stored,
+            counted=None if is_as_given else found.counted(),
         )
 
-    def _collect(self, value: str, reference: str | None = None) -> None:
-        known = self._secrets.get(value)
-        if value and (known is None or known.reference is None):
-            self._secrets[value] = Secret(value, reference)
+
+@attrs.frozen(kw_only=True)
+class _Piece:
+    """A part of a text: a reference, or what stands between two."""
+
+    written: str
+    value: str
+    start: int
+    """Where its value stands in the whole."""
+    name: str | None = None
+    """Of the variable; None for a literal part."""
+    default: str | None = None
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.value)
 
 
 @final
-class _Expansion:
-    """One string with its references followed."""
+class _Text:
+    """One string with its references followed, and what of it may be written down."""
 
-    def __init__(self, text: str, environ: Mapping[str, str]) -> None:
-        self._text = text
+    def __init__(self, text: str, environ: Mapping[str, str], *, is_secret: bool) -> None:
         self._environ = environ
-        self.names: list[str] = []
-        self.secret_values: dict[str, str] = {}
-        """By name, the values of variables whose names say secret."""
+        self._is_secret = is_secret
         self.fault: str | None = None
-        self.value = _REFERENCE.sub(self._replace, text) if "${" in text else text
-
-    def reference(self, *, hide_literals: bool) -> str:
-        """The text with its references, without their defaults; other text only if it cannot be part of a secret."""
-        parts, end = [], 0
-        for match in _REFERENCE.finditer(self._text):
-            parts.append(self._literal(self._text[end : match.start()], hide=hide_literals))
-            parts.append(f"${{{match[1]}}}" if match[1] else match[0])
+        self.pieces: list[_Piece] = []
+        end = 0
+        for match in _REFERENCE.finditer(text):
+            self._add(text[end : match.start()], text[end : match.start()])
+            self._add_reference(match)
             end = match.end()
-        return "".join([*parts, self._literal(self._text[end:], hide=hide_literals)])
+        self._add(text[end:], text[end:])
+        self.value = "".join(piece.value for piece in self.pieces)
+        self.places = [place for place in places_in(self.value) if self._counts(place)]
+        if self.fault is None and self._holds_mask():
+            self.fault = f"holds {MASK}, which stands for a secret that was left out: write it again, best as ${{NAME}}"
 
-    @staticmethod
-    def _literal(text: str, *, hide: bool) -> str:
-        return MASK if hide and text.strip() and text.strip() not in {"Bearer", "Basic"} else text
+    def secret_pieces(self) -> Iterable[_Piece]:
+        """The references to what is secret: the variable's name or the place says so."""
+        return [piece for piece in self.pieces if piece.name and self._is_secret_piece(piece)]
 
-    def _replace(self, match: re.Match[str]) -> str:
+    def stored(self) -> str:
+        """The text with its references; other text only if it cannot be part of a secret."""
+        return self._rendered(lambda piece: self._reference(piece))
+
+    def counted(self) -> str:
+        """The text with values for those references that are not secret, and masks for all that is."""
+        return self._rendered(
+            lambda piece: MASK if self._is_secret_piece(piece) else self._clear(piece, piece.value)
+        )
+
+    def _rendered(self, of_reference: Callable[[_Piece], str]) -> str:
+        return "".join(
+            of_reference(piece) if piece.name else self._literal(piece) for piece in self.pieces
+        )
+
+    def _literal(self, piece: _Piece) -> str:
+        word = piece.written.strip()
+        if self._is_secret:
+            return MASK if word and word not in _NO_SECRETS else piece.written
+        return self._clear(piece, piece.written)
+
+    def _clear(self, piece: _Piece, text: str) -> str:
+        """A piece's text without those parts that lie in a secret place."""
+        if len(text) != len(piece.value):  # `$${`: two characters of the value, none of them secret
+            return text
+        parts, end = [], 0
+        for place in self.places:
+            if place.covers(piece.start, piece.end):
+                start = max(place.start - piece.start, end)
+                parts += [text[end:start], MASK]
+                end = min(place.end - piece.start, len(text))
+        return "".join([*parts, text[end:]])
+
+    def _reference(self, piece: _Piece) -> str:
+        """A reference as it was written; without a default that may be secret."""
+        default = piece.default
+        is_clear = default is not None and not any(places_in(default))
+        if is_clear and not self._is_secret_piece(piece):
+            return piece.written
+        return f"${{{piece.name}}}"
+
+    def _is_secret_piece(self, piece: _Piece) -> bool:
+        return (
+            self._is_secret
+            or is_secret_variable(piece.name or "")
+            or any(place.start <= piece.start and piece.end <= place.end for place in self.places)
+        )
+
+    def _counts(self, place: Place) -> bool:
+        """Whether a place is one: by its name, or because a reference stands in it."""
+        return place.is_certain or any(
+            piece.name and place.start <= piece.start < piece.end <= place.end
+            for piece in self.pieces
+        )
+
+    def _holds_mask(self) -> bool:
+        if self._is_secret:
+            return MASK in self.value
+        return any(MASK in self.value[place.start : place.end] for place in self.places)
+
+    def _add(self, written: str, value: str, **more: str | None) -> None:
+        if written:
+            start = self.pieces[-1].end if self.pieces else 0
+            self.pieces.append(_Piece(written=written, value=value, start=start, **more))
+
+    def _add_reference(self, match: re.Match[str]) -> None:
         name, default = match[1], match[2]
         if match[0] == "$${":
-            return "${"
+            self._add("$${", "${")
+            return
         if name is None:
             self.fault = "`${` starts no reference: write ${NAME}, ${NAME:-default}, or $${ for the characters"
-            return match[0]
-        self.names.append(name)
+            self._add(match[0], match[0])
+            return
         value = self._environ.get(name, "")
         if not value and default is not None:
             value = default
         elif name not in self._environ:
             self.fault = f"the environment variable {name!r} is not set"
-        if is_secret_name(name):
-            self.secret_values[name] = value
-        return value
-
-
-def _words(name: str) -> str:
-    """`apiKey`, `X-Api-Key` and `API_KEY` are `api_key`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+        self._add(match[0], value, name=name, default=default)

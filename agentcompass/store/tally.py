@@ -52,6 +52,10 @@ class Tally:
 
     def add(self, record: ExecutionRecord) -> None:
         """Count one record, in journal order."""
+        task = self._position.get(record.task_id)
+        if task is None or record.attempt > self._plan.k:
+            self.unplanned += 1
+            return
         self.usage += record.usage
         self.execution_seconds += record.wall_seconds
         if record.reused_from is None:
@@ -59,10 +63,6 @@ class Tally:
         else:
             self.reused += 1
             self.reused_usage += record.usage
-        task = self._position.get(record.task_id)
-        if task is None or record.attempt > self._plan.k:
-            self.unplanned += 1
-            return
         slot = task * self._plan.k + record.attempt - 1
         known = self._endings[slot]
         if known is None or supersedes(record, known):

@@ -279,6 +279,18 @@ async def test_a_run_without_analysis_can_be_analysed_later(tmp_path):
     assert len({task for task, _ in findings(ran)}) == 2
 
 
+async def test_findings_that_were_damaged_meanwhile_are_counted(tmp_path):
+    def agent(*_args):
+        (run_dir,) = (tmp_path / "test").iterdir()
+        with (run_dir / "analysis.jsonl").open("a") as file:
+            file.write('{"task_id": 5, "findings": [{"analyzer": "length"}]}\nnonsense\n')
+        return AgentOutcome(answer="right")
+
+    ran = await run(tmp_path, request(1, "Length", run=agent))
+    assert summary(ran)["notes"] == ["2 lines of analysis.jsonl cannot be read"]
+    assert rows(ran, "length")
+
+
 async def test_a_run_that_goes_on_is_not_analysed_from_outside(tmp_path):
     told = []
 

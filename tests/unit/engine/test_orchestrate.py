@@ -424,6 +424,20 @@ async def test_reuse_of_a_complete_run_executes_nothing(tmp_path):
     assert ran.outcome().status == "completed"
 
 
+async def test_reuse_takes_over_only_what_is_planned_now(tmp_path):
+    meter = Meter()
+    both = scripted_request({"load": lambda: tasks(3)}, {"run": meter}, k=1)
+    await run(tmp_path, both)
+    made = attrs.evolve(scripted_request({"load": lambda: tasks(1)}, {"run": meter}), reuse=True)
+    ran = await run(tmp_path, made)
+    summary = ran.outcome().result["summary"]
+    assert meter.total == 3
+    assert [r.task_id for r in ran.records()] == ["t0"]
+    assert (summary["reused"], summary["unplanned_records"]) == (1, 0)
+    assert [event.reused for event in ran.of("run_prepared")] == [1]
+    assert "1 graded attempts are taken over" in ran.of("notice")[0].text
+
+
 async def test_reuse_with_pass_goes_on_with_the_next_attempt(tmp_path):
     tries = Counter()
 

@@ -199,7 +199,14 @@ def test_records_that_nobody_planned_count_nowhere(tmp_path):
     paths = write_run(tmp_path / "ns/r1", [graded("t1"), graded("alien"), graded("t1", attempt=7)])
     report = summarize(paths.run_dir)
     assert report.unplanned == 2
-    assert report.counts["graded"] == 1
+    assert report.counts["graded"] == report.executions == 1
+
+
+def test_what_nobody_planned_costs_nothing(tmp_path):
+    alien = graded("alien", usage=Usage(calls=1), wall_seconds=5.0, reused_from="r0")
+    report = summarize(write_run(tmp_path / "ns/r1", [alien]).run_dir)
+    assert (report.usage, report.reused_usage) == (Usage(), Usage())
+    assert (report.reused, report.execution_seconds) == (0, 0.0)
 
 
 def test_tasks_with_and_without_category_are_summed_up(tmp_path):
