@@ -32,6 +32,8 @@ class Place:
 
     start: int
     end: int
+    widest_start: int
+    """Where masking begins if nothing of it is a reference: a user name goes with its password."""
     secrets: tuple[str, ...] = ()
     """The values that must not appear anywhere, in the forms in which they travel."""
     is_certain: bool = True
@@ -39,11 +41,11 @@ class Place:
 
     def covers(self, start: int, end: int) -> bool:
         """Whether a piece of the text lies inside, at least in part."""
-        return start < self.end and self.start < end
+        return start < self.end and self.widest_start < end
 
 
 def places_in(text: str) -> Iterator[Place]:
-    """Find what is secret in all URLs of a text: user and password as one place, the value of each parameter."""
+    """Find what is secret in all URLs of a text: a password, or a lone user; the value of each parameter."""
     if "://" not in text:
         return
     for found in _USERINFO.finditer(text):
@@ -52,7 +54,10 @@ def places_in(text: str) -> Iterator[Place]:
         # the base64 of the pair is what goes over the wire
         pair = f"{unquote(user)}:{unquote(password or '')}"
         yield Place(
-            start=found.start(), end=found.end() - 1, secrets=(secret, unquote(secret), pair)
+            start=found.end() - 1 - len(secret),
+            end=found.end() - 1,
+            widest_start=found.start(),
+            secrets=(secret, unquote(secret), pair),
         )
     for url in _QUERY.finditer(text):
         for found in _PARAMETER.finditer(text, *url.span("query")):
@@ -61,7 +66,9 @@ def places_in(text: str) -> Iterator[Place]:
             if value and (is_certain or not _HARMLESS.fullmatch(name)):
                 forms = (value, value.rstrip(").,!"), unquote(value), unquote_plus(value))
                 start, end = found.span("value")
-                yield Place(start=start, end=end, secrets=forms, is_certain=is_certain)
+                yield Place(
+                    start=start, end=end, widest_start=start, secrets=forms, is_certain=is_certain
+                )
 
 
 def without_credentials(text: str) -> str:
@@ -69,7 +76,7 @@ def without_credentials(text: str) -> str:
     parts, end = [], 0
     for place in sorted(places_in(text), key=lambda place: place.start):
         if place.is_certain and place.start >= end:
-            parts += [text[end : place.start], MASK]
+            parts += [text[end : place.widest_start], MASK]
             end = place.end
     return "".join([*parts, text[end:]])
 

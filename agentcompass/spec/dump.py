@@ -1,4 +1,4 @@
-"""What was resolved, as plain JSON: for `run.json` and `--dry-run`. Secrets are references, or masked.
+"""What was resolved, as plain JSON: for `run.json` and `--dry-run`. What was given by reference stays a reference.
 
 The result is itself an orchestration file: resolving it again gives the same orchestration.
 """
@@ -6,50 +6,112 @@ The result is itself an orchestration file: resolving it again gives the same or
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias, final
+
+import attrs
 
 from agentcompass.records import JSON
 from agentcompass.secrets import MASK, Scrubber, Secret
 from agentcompass.spec.codec import as_json
-from agentcompass.spec.references import escape, without_userinfo
+from agentcompass.spec.credentials import without_credentials
+from agentcompass.spec.references import escape
 from agentcompass.spec.resolved import ComponentConfig, ModelConfig, Orchestration, Request
 from agentcompass.spec.tree import Written
 from agentcompass.spec.written import SUPPORTED_VERSION
 
+Form: TypeAlias = Literal["stored", "counted"]
+"""`stored` is for files; `counted`, with values in the place of references that are not secret, for the fingerprint."""
 
-def as_written(value: object, node: Written | None, secrets: Iterable[Secret]) -> JSON:
+
+def as_written(
+    value: object, node: Written | None, secrets: Iterable[Secret], form: Form = "stored"
+) -> JSON:
     """Return a resolved value as one may write it down.
 
     Args:
         value: Resolved.
-        node: What it was resolved from; its secret leaves are written as references, or masked if they had none.
+        node: What it was resolved from: says what was given by reference, and what is secret.
         secrets: Values that are masked wherever else they occur.
+        form: What stands in the place of a reference.
     """
     scrubber = Scrubber()
     scrubber.register(*secrets)
-    return _hide(as_json(value), node, scrubber)
+    return _Writer(scrubber, form).write(as_json(value), node)
 
 
-def _hide(value: JSON, node: Written | None, scrubber: Scrubber) -> JSON:
-    if node is not None and node.is_secret and value is not None:
-        return node.reference or MASK
-    if isinstance(value, dict):
-        return {
-            scrubber.scrub(key): _hide(item, node.get(key) if node else None, scrubber)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        below = node.data if node and isinstance(node.data, tuple) else ()
-        nodes = below if len(below) == len(value) else (None,) * len(value)
-        return [_hide(*pair, scrubber) for pair in zip(value, nodes, strict=True)]
-    if isinstance(value, str):
-        return escape(scrubber.scrub(without_userinfo(value)))
-    return value
+@final
+@attrs.frozen
+class _Writer:
+    scrubber: Scrubber
+    form: Form
+
+    def write(self, value: JSON, node: Written | None) -> JSON:
+        if value is None or node is None:
+            return self._plain(value)
+        instead = node.stored if self.form == "stored" else node.counted
+        if node.is_secret:
+            return instead if instead and self.form == "stored" else MASK
+        if instead is not None:
+            return self.scrubber.scrub(instead)
+        if isinstance(value, dict):
+            return {
+                self.scrubber.scrub(key): self.write(item, node.get(key))
+                for key, item in value.items()
+            }
+        if isinstance(value, list) and isinstance(node.data, tuple):
+            return [self.write(item, _origin_of(item, at, node.data)) for at, item in enumerate(value)]
+        return self._plain(value)
+
+    def _plain(self, value: JSON) -> JSON:
+        """What has no origin of its own: a default, or something that a component made of what it was given."""
+        if isinstance(value, dict):
+            return {self.scrubber.scrub(k): self._plain(item) for k, item in value.items()}
+        if isinstance(value, list):
+            return [self._plain(item) for item in value]
+        if isinstance(value, str):
+            return escape(self.scrubber.scrub(without_credentials(value)))
+        return value
+
+
+def _origin_of(item: JSON, position: int, nodes: tuple[Written, ...]) -> Written | None:
+    """The node of a list's item; of a set, which has an order of its own, the one with that value."""
+    here = nodes[position] if position < len(nodes) else None
+    if here is not None and (here.data == item or not isinstance(item, str)):
+        return here
+    return next((node for node in nodes if node.data == item), here)
+
+
+def written_model(config: ModelConfig, form: Form = "stored") -> Mapping[str, JSON]:
+    """Return `base_url` and `params` of a model as one may write them down."""
+    known = config.written if form == "stored" else config.counted
+    if known is not None:
+        return known
+    secrets = (config.api_key,) if config.api_key else ()
+    written: dict[str, JSON] = as_written(
+        {"base_url": config.base_url, "params": config.params}, None, secrets
+    )
+    return written
+
+
+def written_execution(request: Request) -> Mapping[str, JSON]:
+    """Return the execution settings of a request as one may write them down, all of them."""
+    if request.written_execution is not None:
+        return request.written_execution
+    written: dict[str, JSON] = as_written(request.execution, None, ())
+    return written
+
+
+def written_runtime(orchestration: Orchestration) -> Mapping[str, JSON]:
+    """Return the shared settings of an orchestration as one may write them down, all of them."""
+    if orchestration.written_runtime is not None:
+        return orchestration.written_runtime
+    written: dict[str, JSON] = as_written(orchestration.runtime, None, orchestration.secrets)
+    return written
 
 
 def resolved_as_dict(orchestration: Orchestration) -> dict[str, JSON]:
     """Return an orchestration as it would be written in full, keys of our own under `x-`."""
-    runtime = as_written(orchestration.runtime, None, orchestration.secrets)
+    runtime = dict(written_runtime(orchestration))
     task_concurrency = runtime.pop("task_concurrency")
     own = {
         "x-id": orchestration.id,
@@ -76,7 +138,7 @@ def request_as_dict(request: Request, orchestration: Orchestration) -> dict[str,
         "harness": _component(request.harness),
         "environment": _component(request.environment),
         "model": _model(request.model, orchestration.secrets),
-        "execution": _given(as_written(request.execution, None, orchestration.secrets)),
+        "execution": _given(written_execution(request)),
         "runtime": _given({"reuse": request.reuse, "reuse_run_id": request.reuse_run_id}),
         "output": _given(as_written(output, None, orchestration.secrets)),
     }
@@ -97,12 +159,13 @@ def _model(config: ModelConfig, secrets: tuple[Secret, ...]) -> dict[str, JSON]:
         "timeout_seconds": config.timeout_seconds,
         "max_connections": config.max_connections,
     }
+    written = written_model(config)
     section: dict[str, JSON] = {
         "id": as_written(config.id, None, secrets),
-        "base_url": as_written(config.base_url, None, secrets),
+        "base_url": written["base_url"],
         "api_key": config.api_key.written if config.api_key else None,
         "api_protocol": list(config.api_protocol),
-        "params": {**config.written, **limits},
+        "params": {**written["params"], **limits},
     }
     return _given(section)
 

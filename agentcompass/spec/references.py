@@ -22,8 +22,8 @@ from agentcompass.spec.secret_names import (
 from agentcompass.spec.tree import Written
 
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
-_NO_SECRETS: Final = {"Bearer", "Basic"}
-"""Words beside a secret that say only how it is sent."""
+_SCHEME: Final = re.compile(r"(Bearer|Basic|Token)\s+", re.IGNORECASE)
+"""Before a secret in a header: how it is sent."""
 
 
 def escape(text: str) -> str:
@@ -95,17 +95,17 @@ class References:
             for value in place.secrets:
                 self.collect(value)
         stored = found.stored()
-        has_reference = any(piece.name for piece in found.pieces)
         if is_secret:
-            self.collect(found.value, stored if has_reference else None)
-        is_as_given = stored == text and not has_reference
+            self.collect(found.value, stored if found.has_reference else None)
+            self.collect(_SCHEME.sub("", found.value))
+        is_in_clear = not found.has_reference and (is_secret or stored == text)
         return attrs.evolve(
             node,
             data=found.value,
             fault=found.fault,
             is_secret=is_secret,
-            stored=None if is_as_given else stored,
-            counted=None if is_as_given else found.counted(),
+            stored=None if is_in_clear else stored,
+            counted=None if is_in_clear else found.counted(),
         )
 
 
@@ -141,6 +141,7 @@ class _Text:
             self._add_reference(match)
             end = match.end()
         self._add(text[end:], text[end:])
+        self.has_reference = any(piece.name for piece in self.pieces)
         self.value = "".join(piece.value for piece in self.pieces)
         self.places = [place for place in places_in(self.value) if self._counts(place)]
         if self.fault is None and self._holds_mask():
@@ -166,10 +167,9 @@ class _Text:
         )
 
     def _literal(self, piece: _Piece) -> str:
-        word = piece.written.strip()
-        if self._is_secret:
-            return MASK if word and word not in _NO_SECRETS else piece.written
-        return self._clear(piece, piece.written)
+        if not self._is_secret:
+            return self._clear(piece, piece.written)
+        return MASK if _SCHEME.sub("", piece.written).strip() else piece.written
 
     def _clear(self, piece: _Piece, text: str) -> str:
         """A piece's text without those parts that lie in a secret place."""
@@ -178,7 +178,8 @@ class _Text:
         parts, end = [], 0
         for place in self.places:
             if place.covers(piece.start, piece.end):
-                start = max(place.start - piece.start, end)
+                begin = place.start if self._is_referenced(place) else place.widest_start
+                start = max(begin - piece.start, end)
                 parts += [text[end:start], MASK]
                 end = min(place.end - piece.start, len(text))
         return "".join([*parts, text[end:]])
@@ -186,7 +187,7 @@ class _Text:
     def _reference(self, piece: _Piece) -> str:
         """A reference as it was written; without a default that may be secret."""
         default = piece.default
-        is_clear = default is not None and not any(places_in(default))
+        is_clear = default is not None and not any(p.is_certain for p in places_in(default))
         if is_clear and not self._is_secret_piece(piece):
             return piece.written
         return f"${{{piece.name}}}"
@@ -200,7 +201,10 @@ class _Text:
 
     def _counts(self, place: Place) -> bool:
         """Whether a place is one: by its name, or because a reference stands in it."""
-        return place.is_certain or any(
+        return place.is_certain or self._is_referenced(place)
+
+    def _is_referenced(self, place: Place) -> bool:
+        return any(
             piece.name and place.start <= piece.start < piece.end <= place.end
             for piece in self.pieces
         )

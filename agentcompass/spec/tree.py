@@ -44,9 +44,12 @@ class Written:
     text: str | None = None
     """What stood in the file, where a field of type string should have that: `3.10`, `0123`."""
     is_secret: bool = False
-    """It came from a field or a variable whose name says secret."""
-    reference: str | None = None
-    """The form with `${NAME}` that may be stored instead of a secret."""
+    """It stands in a field whose name says secret."""
+    stored: str | None = None
+    """What is written down instead of it: `${NAME}` for what came by reference, a mask for what is secret. None: it
+    was given in clear, and is masked if it is secret."""
+    counted: str | None = None
+    """What counts for the fingerprint instead of it: values in the place of references, unless they are secret."""
     fault: str | None = None
     """Why it cannot be used (an unset variable); a problem only where somebody does use it."""
     resets: bool = False

@@ -103,5 +103,6 @@ class Trajectory:
         try:
             return open_append(self.path)
         except FileNotFoundError:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(exist_ok=True)  # in this order, no call is made only to fail
             return open_append(self.path)
