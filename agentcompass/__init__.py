@@ -5,7 +5,9 @@ The names below are the public API. Each is imported on first use, so that `impo
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as type checkers understand it; importing typing would double the cost of this module
+TYPE_CHECKING = (
+    False  # as type checkers understand it; importing typing would double the cost of this module
+)
 if TYPE_CHECKING:
     from agentcompass._version import __version__ as __version__
     from agentcompass.api import async_launch as async_launch

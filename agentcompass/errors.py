@@ -176,6 +176,11 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Return a count with its noun: `1 task`, `1,200 tasks`; `many` is the plural if it is not `one` and an s."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the known name nearest to `name`, or all of a short list, or ``."""
     names = sorted(known)

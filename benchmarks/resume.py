@@ -50,7 +50,8 @@ def child(lines: int) -> None:
                 journal.write(encode_record(record, lambda text: text))
         before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         found = find_reusable(results, None, "bench", "f", {}, reuse_run_id="old")
-        assert found is not None and len(found.graded) == lines
+        assert found is not None
+        assert len(found.graded) == lines
         wall = time.perf_counter() - started
         after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

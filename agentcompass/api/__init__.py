@@ -10,7 +10,6 @@ import os
 import secrets as chance
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentcompass.api.endings import exit_code, raise_signal, single_result
@@ -178,9 +177,10 @@ def _resolve_launch(
     orchestration: OrchestrationSpec | Orchestration, options: LaunchOptions
 ) -> Orchestration:
     from agentcompass.plan.resolve import override_runtime, resolve_launch  # noqa: PLC0415
+    from agentcompass.plan.surroundings import working_directory  # noqa: PLC0415
 
     if isinstance(orchestration, Orchestration):
-        return override_runtime(orchestration, options, cwd=Path.cwd(), environ=os.environ)
+        return override_runtime(orchestration, options, cwd=working_directory(), environ=os.environ)
     if isinstance(orchestration, OrchestrationSpec):
         return resolve_launch(orchestration, options, **surroundings())
     raise ConfigurationError(
@@ -190,9 +190,15 @@ def _resolve_launch(
 
 
 def surroundings() -> dict[str, Any]:
-    """Return what resolving takes from the process: directory, environment, time and chance."""
+    """Return what resolving takes from the process: directory, environment, time and chance.
+
+    Raises:
+        PreflightError: The working directory is gone.
+    """
+    from agentcompass.plan.surroundings import working_directory  # noqa: PLC0415
+
     return {
-        "cwd": Path.cwd(),
+        "cwd": working_directory(),
         "environ": os.environ,
         "now": datetime.now(UTC),
         "random_suffix": chance.token_hex(3),

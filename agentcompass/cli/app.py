@@ -5,12 +5,14 @@ Commands are named by import path and loaded when they are called.
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from cyclopts import App
 
+from agentcompass import descriptors
 from agentcompass._version import __version__
 from agentcompass.cli import errors
 from agentcompass.cli.formatter import HelpFormatter
@@ -62,8 +64,11 @@ def run(arguments: Sequence[str]) -> int:
         The exit code, one of those that docs/cli.md lists.
     """
     context = errors.Context.of(arguments)
+    descriptors.raise_limit()
     try:
         command, bound, unparsed = build().parse_args(list(arguments))
+        if "console" in bound.arguments:
+            return _print_page(command, bound)
         known = {"context": context} if "context" in unparsed else {}
         result = command(*bound.args, **bound.kwargs, **known)
     except BrokenPipeError:
@@ -72,3 +77,11 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  # the last line of defence: a person gets a sentence, not a traceback
         return errors.report(error, context, sys.stderr)
     return result if isinstance(result, int) else 0
+
+
+def _print_page(command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
+    """Print help or version, which cyclopts would write to standard output itself, whatever became of that."""
+    with bound.arguments["console"].capture() as captured:
+        command(*bound.args, **bound.kwargs)
+    Emitter().text(captured.get())
+    return 0

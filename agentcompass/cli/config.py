@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 
 from agentcompass.cli.common import FormatFlag, Given
 from agentcompass.cli.output import Emitter, table
+from agentcompass.progress.text import printable
 
 app: Final = App(name="config", help="Show settings, where they come from and what they mean.")
 
@@ -81,12 +82,14 @@ def explain(
     if found.doc is not None:
         rows += [("type", found.doc.type), ("meaning", found.doc.doc)]
         rows += [("option", found.doc.flag)] if found.doc.flag else []
-    Emitter().text(context.clean(f"{found.key}\n{table(rows, indent='  ')}"))
+    Emitter().text(context.clean(f"{printable(found.key)}\n{table(rows, indent='  ')}"))
     return 0
 
 
 def _surroundings(config: list[Path] | None) -> dict[str, Any]:
-    return {"cwd": Path.cwd(), "environ": os.environ, "config_path": config}
+    from agentcompass.plan.surroundings import working_directory  # noqa: PLC0415  # not needed for --help
+
+    return {"cwd": working_directory(), "environ": os.environ, "config_path": config}
 
 
 def _shown(value: Any) -> str:

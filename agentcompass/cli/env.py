@@ -106,7 +106,7 @@ def _found(directory: Path | None, context: Context) -> list[Found]:
     from agentcompass.store.identity import is_alive  # noqa: PLC0415  # as above
     from agentcompass.store.leases import LeaseBook, find_leases  # noqa: PLC0415  # as above
 
-    if directory is not None and not directory.is_dir():
+    if directory is not None and not _is_directory(directory):
         raise ConfigurationError(f"there is no directory {str(directory)!r}")
 
     def corrupt(path: Path, reason: str) -> None:
@@ -118,13 +118,20 @@ def _found(directory: Path | None, context: Context) -> list[Found]:
     ]
 
 
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # no path at all: too long
+        return False
+
+
 def _results_dir() -> Path:
     import os  # noqa: PLC0415  # not needed for --help
 
-    from agentcompass.plan.explain import explain  # noqa: PLC0415  # as above
+    from agentcompass.plan.resolve import configured_runtime  # noqa: PLC0415  # as above
+    from agentcompass.plan.surroundings import working_directory  # noqa: PLC0415  # as above
 
-    value = explain("runtime.results_dir", cwd=Path.cwd(), environ=os.environ).value
-    return Path(str(value))
+    return configured_runtime(cwd=working_directory(), environ=os.environ).results_dir
 
 
 async def _close(chosen: list[Found]) -> list[tuple[str, str]]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TextIO
 
 import attrs
 from cyclopts import CycloptsError
 
-from agentcompass.errors import AgentCompassError
+from agentcompass.errors import AgentCompassError, describe
 from agentcompass.progress.text import encodable, printable
-from agentcompass.records import RequestOutcome
+from agentcompass.records import JSON, RequestOutcome
 from agentcompass.secrets import Scrubber
 
 USAGE: Final = 2
@@ -26,6 +26,8 @@ _REPORT_HINT: Final = (
     "This is a fault of agentcompass, not yours. Please report it, with the command and what it prints"
     " when `--log-level DEBUG` is added."
 )
+_LONGEST: Final = 500
+"""Characters at each end of a line that a message shows."""
 _SECRET_FLAG: Final = "--model-api-key"
 
 
@@ -48,6 +50,16 @@ class Context:
         """Return lines that a terminal may show."""
         return self.scrubber.scrub(printable(text, multiline=True))
 
+    def scrubbed(self, value: JSON) -> JSON:
+        """Return a JSON value without secrets, which words of components may hold."""
+        if isinstance(value, str):
+            return self.scrubber.scrub(value)
+        if isinstance(value, Mapping):
+            return {self.scrubber.scrub(key): self.scrubbed(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.scrubbed(item) for item in value]
+        return value
+
 
 def report(error: BaseException, context: Context, stream: TextIO) -> int:
     """Tell a person about an error and return the exit code.
@@ -58,9 +70,9 @@ def report(error: BaseException, context: Context, stream: TextIO) -> int:
         stream: Where to; standard error.
     """
     code, message, hint = _described(error)
-    lines = [f"error: {message}"]
+    lines = [_cut(line) for line in f"error: {message}".splitlines()]
     if hint:
-        lines.append(hint)
+        lines += [_cut(line) for line in hint.splitlines()]
     if context.is_debug:
         lines[:0] = "".join(traceback.format_exception(error)).splitlines()
     tell("\n".join(lines), context, stream)
@@ -79,7 +91,8 @@ def tell_outcome(outcome: RequestOutcome, context: Context, stream: TextIO) -> N
     if outcome.exception is not None:
         report(outcome.exception, context, stream)
     else:
-        tell(f"error: {outcome.name}: {outcome.error or outcome.status}", context, stream)
+        name = printable(outcome.name)
+        tell(f"error: {name}: {outcome.error or outcome.status}", context, stream)
 
 
 def _described(error: BaseException) -> tuple[int, str, str | None]:
@@ -87,7 +100,14 @@ def _described(error: BaseException) -> tuple[int, str, str | None]:
         return error.exit_code, error.message, error.hint
     if isinstance(error, CycloptsError):
         return USAGE, str(error).strip(), _usage_hint(error)
-    return INTERNAL, f"{type(error).__name__}: {error}", _REPORT_HINT
+    if isinstance(error, OSError) and error.filename is not None:
+        return INTERNAL, f"{error.strerror}: {error.filename!r}", None
+    return INTERNAL, describe(error), _REPORT_HINT
+
+
+def _cut(line: str) -> str:
+    """A line that can be read: of a path of thousands of characters, the beginning, and what is said after it."""
+    return line if len(line) <= 2 * _LONGEST else f"{line[:_LONGEST]} ... {line[-_LONGEST:]}"
 
 
 def _usage_hint(error: CycloptsError) -> str:

@@ -65,7 +65,7 @@ def launch(  # the command's own flags
     result = api.run_orchestration(orchestration, handle_signals=True)
     emitter = Emitter()
     if format == "json":
-        emitter.json(render.orchestration_json(result))
+        emitter.json(context.scrubbed(render.orchestration_json(result)))
     else:
         emitter.text(context.clean(render.orchestration_text(result)))
     for outcome in result.requests.values():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, final
 
 from agentcompass.errors import StoreError
-from agentcompass.progress.text import encodable
+from agentcompass.progress.text import encodable, printable
 
 Format: TypeAlias = Literal["text", "json"]
 
@@ -32,7 +32,10 @@ class Emitter:
             sys.stdout.flush()
         except OSError as error:
             self.forget_stdout()
-            if error.errno in {errno.EPIPE, errno.EIO}:  # nobody reads any more; the terminal was closed
+            if error.errno in {
+                errno.EPIPE,
+                errno.EIO,
+            }:  # nobody reads any more; the terminal was closed
                 return
             raise StoreError(f"standard output cannot be written: {error.strerror}") from error
 
@@ -46,7 +49,11 @@ class Emitter:
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """Return rows as lines with aligned columns."""
+    """Return rows as lines with aligned columns; cells are one line each, without anything a terminal would obey.
+
+    What a cell holds cannot eat its padding or its neighbour: it is cleaned before it is put beside them.
+    """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return "\n".join(
         indent

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from agentcompass.cli.output import table
+from agentcompass.errors import counted
 from agentcompass.progress import text
 from agentcompass.records import JSON, OrchestrationResult, RequestOutcome
 
@@ -20,7 +21,7 @@ Rows = Iterator[Sequence[str]]
 def result_text(result: Mapping[str, JSON]) -> str:
     """Return what `run_evaluation` returns as lines: score first, what to do next last."""
     metadata, summary = result["metadata"], result["summary"]
-    headline = f"{metadata['name']}: {summary['status'].replace('_', ' ')}"
+    headline = f"{text.printable(metadata['name'])}: {summary['status'].replace('_', ' ')}"
     parts = [headline, table([*_scores(result["metrics"]), *_counts(summary, result["metrics"])])]
     parts += _section("without a score", _failures(summary["failures"]))
     parts += _section("by category", _categories(result["metrics"]))
@@ -45,7 +46,7 @@ def orchestration_text(result: OrchestrationResult) -> str:
     """Return a line for each request."""
     rows = [("request", "status", "score", "coverage", "attempts", "results")]
     rows += [_outcome_row(outcome) for outcome in result.requests.values()]
-    return f"{result.name}: {result.status.replace('_', ' ')}\n{table(rows)}"
+    return f"{text.printable(result.name)}: {result.status.replace('_', ' ')}\n{table(rows)}"
 
 
 def orchestration_json(result: OrchestrationResult) -> JSON:
@@ -119,12 +120,12 @@ def _counts(summary: Mapping[str, JSON], metrics: Mapping[str, JSON]) -> Rows:
     yield ("coverage", f"{summary['coverage']:.1%}")
     yield ("attempts", f"{counts['planned']} planned: {parts or 'none finished'}")
     if summary["reused"]:
-        yield ("reused", f"{summary['reused']} attempts of an earlier run")
+        yield ("reused", f"{counted(summary['reused'], 'attempt')} of an earlier run")
     if summary["stopped_by"]:
         causes = ", ".join(f"{n} by {cause}" for cause, n in summary["stopped_by"].items())
         yield ("stopped", f"{causes}; graded on what was there")
     if summary["corrupt_lines"]:
-        yield ("journal", f"{len(summary['corrupt_lines'])} lines cannot be read")
+        yield ("journal", f"{counted(len(summary['corrupt_lines']), 'line')} cannot be read")
 
 
 def _failures(groups: Sequence[Mapping[str, JSON]]) -> Rows:
@@ -138,14 +139,15 @@ def _failures(groups: Sequence[Mapping[str, JSON]]) -> Rows:
             f"e.g. {group['task_id']}: {message}",
         )
     if len(groups) > _MAX_FAILURES:
-        yield ("...", f"{len(groups) - _MAX_FAILURES} more causes", "", "", "")
+        yield ("...", counted(len(groups) - _MAX_FAILURES, "more cause"), "", "", "")
 
 
 def _categories(metrics: Mapping[str, JSON]) -> Rows:
     categories = list(metrics["categories"].items())
     for name, board in categories[:_MAX_CATEGORIES]:
         score = board["scores"][metrics["primary"]]
-        yield (name, text.score(score["value"], score["ci95"]), f"{board['counts']['tasks']} tasks")
+        tasks = counted(board["counts"]["tasks"], "task")
+        yield (name, text.score(score["value"], score["ci95"]), tasks)
     if len(categories) > _MAX_CATEGORIES:
         yield ("...", f"{len(categories) - _MAX_CATEGORIES} more", "")
 
@@ -167,7 +169,9 @@ def _cost(summary: Mapping[str, JSON]) -> Rows:
     if usage["calls"]:
         unknown = f", {usage['unmetered_calls']} without usage" if usage["unmetered_calls"] else ""
         split = f"{usage['input_tokens']:,} in, {usage['output_tokens']:,} out"
-        tokens = f"{usage['total_tokens']:,} ({split}) in {usage['calls']:,} calls{unknown}"
+        tokens = (
+            f"{usage['total_tokens']:,} ({split}) in {counted(usage['calls'], 'call')}{unknown}"
+        )
         yield ("tokens", tokens)
         yield ("cost", text.money(usage["cost_usd"]).removeprefix("cost "))
     elapsed = summary["elapsed_seconds"]

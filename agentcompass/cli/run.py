@@ -39,7 +39,7 @@ def run(options: RunOptions, *, dry_run: bool, format: Format, context: Context)
     (outcome,) = result.requests.values()
     emitter = Emitter()
     if format == "json":
-        emitter.json(render.outcome_json(outcome))
+        emitter.json(context.scrubbed(render.outcome_json(outcome)))
     elif outcome.result is not None:
         emitter.text(context.clean(render.result_text(outcome.result)))
     if outcome.status != "completed":

@@ -37,12 +37,16 @@ def command(
     run_dir
         Of the run.
     """
+    from agentcompass.plan.surroundings import working_directory  # noqa: PLC0415  # not needed for --help
+
+    if not run_dir.is_absolute():
+        run_dir = working_directory() / run_dir
     if analyze:
-        _analyze(run_dir.absolute(), context)
+        _analyze(run_dir, context)
     from agentcompass.cli import render  # noqa: PLC0415  # not needed for --help
     from agentcompass.store.summary import result_dict  # noqa: PLC0415  # as above
 
-    result = result_dict(run_dir.absolute())
+    result = result_dict(run_dir)
     if format == "json":
         Emitter().json(result)
     else:

@@ -21,6 +21,9 @@ from agentcompass.records import JSON
 _SHOWN: Final = 200
 """Characters of a faulty value that a message shows."""
 
+_DIGITS: Final = 18
+"""Of the largest whole number: no count or limit needs more."""
+
 Converter: TypeAlias = Callable[[Any, Sequence[Token]], Any]
 """Gets the annotation, which tells nothing new here, and what was given."""
 
@@ -38,8 +41,10 @@ def one_or_more(_type: Any, tokens: Sequence[Token]) -> str | list[str]:
 
 def whole_number(text: str) -> int:
     """Read an integer; ValueError for everything else, `2.9` and `1_000` included."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
+    if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
         raise ValueError(f"{_quoted(text)} is not a whole number")
+    if len(text.strip()) > _DIGITS:
+        raise ValueError(f"{_quoted(text)} is too large a number")
     return int(text)
 
 

@@ -297,6 +297,8 @@ class Environment(Component[P]):
 
     capabilities: Capabilities = Capabilities()
     """Given on the class, or set by the constructor where a parameter decides."""
+    descriptors: int = 4
+    """Open files and sockets of this process that an open sandbox takes while a command runs in it; likewise."""
 
     async def preflight(self) -> None:
         """Check that sandboxes can be made, before anything costs.
@@ -539,6 +541,8 @@ class Harness(Component[P]):
     uses_reference: ClassVar[bool] = False
     protocols: ClassVar[tuple[str, ...]] = ("openai-chat",)
     """Model protocols it can use, best first."""
+    sends: ClassVar[tuple[str, ...]] = ()
+    """Model parameters that it sets itself in every call (`tools`): a user's would have no effect, and are refused."""
     run_timeout_seconds: ClassVar[float] = 1800.0
 
     @abc.abstractmethod

@@ -34,6 +34,9 @@ BASES: Final[dict[Kind, type[Component[Any]]]] = {
     "analyzer": Analyzer,
 }
 
+_AWAITED: Final = (Environment.preflight, Environment.remove)
+"""Methods that are awaited where no thread stands by to run a plain function."""
+
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -68,10 +71,36 @@ def _common_faults(cls: type[Component[Any]]) -> list[str]:
     ]
     if not (inspect.isclass(cls.Params) and attrs.has(cls.Params)):
         faults.append("has a `Params` that is no attrs class")
+    faults += _method_faults(cls)
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
         faults.append(f"lacks {', '.join(f'`{method}`' for method in missing)}")
     return faults
+
+
+def _method_faults(cls: type[Component[Any]]) -> list[str]:
+    """What has the name of a base class's method must be a method, and of a kind that the engine can call."""
+    kind = kind_of(cls)
+    faults = []
+    for name, declared in inspect.getmembers(BASES[kind] if kind else cls, inspect.isfunction):
+        fault = None if name.startswith("_") else _method_fault(getattr(cls, name), declared)
+        if fault:
+            faults.append(f"has {fault.format(name)}")
+    return faults
+
+
+def _method_fault(found: Any, declared: Any) -> str | None:
+    """What is wrong with a method, with a place for its name; `async` ones may be plain where a thread can run them."""
+    if not callable(found):
+        return f"a `{{}}` that is no method but {type(found).__name__}"
+    if inspect.isasyncgenfunction(found):
+        return "an asynchronous generator `{}`: it must return, or be an `@asynccontextmanager` where it opens something"
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(found))
+    if is_async and not inspect.iscoroutinefunction(declared):
+        return "an `async` `{}`: it must be a plain function"
+    if not is_async and declared in _AWAITED:
+        return "a plain `{}`: it must be `async`"
+    return None
 
 
 def _benchmark_faults(cls: type[Component[Any]]) -> list[str]:
@@ -96,6 +125,9 @@ def _harness_faults(cls: type[Component[Any]]) -> list[str]:
     protocols = getattr(cls, "protocols", None)
     if not isinstance(protocols, tuple) or not all(isinstance(name, str) for name in protocols):
         return ["has `protocols` that are no tuple of texts"]
+    sends = getattr(cls, "sends", ())
+    if not isinstance(sends, tuple) or not all(isinstance(name, str) for name in sends):
+        return ["has `sends` that is no tuple of texts"]
     if getattr(cls, "needs_model", True) and not protocols:
         return ["needs a model but lists no `protocols`"]
     return []

@@ -21,7 +21,7 @@ import trio
 
 from agentcompass.components.analysis import LEFT_OUT, FinishedAttempt, Step
 from agentcompass.engine.analysts import Analysts, Turn, analysts_for
-from agentcompass.errors import StoreError
+from agentcompass.errors import StoreError, counted
 from agentcompass.records import JSON, ExecutionRecord
 from agentcompass.store.analysis import findings_line, read_findings, write_analysis
 from agentcompass.store.files import explained
@@ -226,7 +226,7 @@ class Analysis:
         findings = read_findings(self._paths.findings_file, corrupt.append)
         rows = self._analysts.sum_up(findings, turn)
         if corrupt:
-            note = f"{len(corrupt)} lines of {self._paths.findings_file.name} cannot be read"
+            note = f"{counted(len(corrupt), 'line')} of {self._paths.findings_file.name} cannot be read"
             self._analysts.notes.append(note)
         return rows
 

@@ -24,9 +24,11 @@ from agentcompass.engine.control import CancelReason, Control
 from agentcompass.engine.durable import Flow
 from agentcompass.engine.jobs import Job
 from agentcompass.engine.limits import Limits
+from agentcompass.engine.overview import Overview
 from agentcompass.engine.prepare import prepare
 from agentcompass.engine.reaper import reap
 from agentcompass.engine.request import RequestRun
+from agentcompass.engine.reserve import Reserve
 from agentcompass.engine.scheduler import Scheduler, Slots
 from agentcompass.engine.shared import Clients, Shared
 from agentcompass.engine.verdict import has_interrupt
@@ -122,9 +124,11 @@ class _Run:
         self.runs: dict[str, RequestRun] = {}
         self.outcomes: dict[str, RequestOutcome] = {}
         self.store_error: StoreError | None = None
+        self.started_at = self.finished_at = timestamp()
+        self.overview = Overview(orchestration, self.started_at, writer, scrubber)
+        self.reserve = Reserve()
 
     async def run(self) -> OrchestrationResult:
-        started_at = timestamp()
         self.control.on_cancel = self._tell_cleanup
         self.control.sweep = self._sweep
         self.writer.start()
@@ -149,8 +153,8 @@ class _Run:
             id=self.orchestration.id,
             name=self.orchestration.name,
             status=self._status(),
-            started_at=started_at,
-            finished_at=timestamp(),
+            started_at=self.started_at,
+            finished_at=self.finished_at,
             requests={r.name: self.outcomes[r.name] for r in self.orchestration.requests},
             ended_by=self.control.reason,
         )
@@ -179,6 +183,7 @@ class _Run:
             self._conclude(_failed_to_start(request, error))
             return
         self.runs[request.name] = run
+        self.overview.running(request.name, run.shop.store.paths, run.primary.name)
         crew.take_on(run)
         async with trio.open_nursery() as beside:
             beside.start_soon(run.analyse)
@@ -189,7 +194,10 @@ class _Run:
 
     async def _finish(self, run: RequestRun, ended: RequestStatus | None) -> None:
         """Sum a request up; also when cleanup has used up the grace."""
-        with self.control.budget.shielded(spare_seconds=SUM_UP_SECONDS) as scope:
+        with (
+            self.reserve.lent(),
+            self.control.budget.shielded(spare_seconds=SUM_UP_SECONDS) as scope,
+        ):
             self._conclude(await run.finish(ended, self.store_error))
         if scope.cancelled_caught:
             self._conclude(run.unfinished_outcome(ended or "cancelled"))
@@ -214,6 +222,7 @@ class _Run:
 
     def _conclude(self, outcome: RequestOutcome) -> None:
         self.outcomes[outcome.name] = outcome
+        self.overview.concluded(outcome)
         summary = outcome.result["summary"] if outcome.result is not None else {}
         ci95 = summary.get("ci95")
         self.emit(
@@ -290,6 +299,11 @@ class _Run:
         )
 
     async def _close(self) -> None:
+        self.reserve.close()
+        self.finished_at = timestamp()
+        is_complete = len(self.outcomes) == len(self.orchestration.requests)
+        status = self._status() if is_complete else "failed"
+        self.overview.ended(status, self.finished_at, self.control.reason)
         left = self._live()
         if left:
             hint = f"agentcompass env close {self.orchestration.runtime.results_dir}"

@@ -11,6 +11,7 @@ from agentcompass.errors import (
     StoreError,
 )
 from agentcompass.records import JSON, RequestOutcome, RequestStatus
+from agentcompass.store.journal import JournalLostError
 from agentcompass.store.layout import RunPaths
 from agentcompass.store.run import RunInfo
 
@@ -36,9 +37,10 @@ def verdict(
     """
     resume = f"Finish the rest with the same command and --reuse {info.run_id}."
     if store_error is not None:
+        kept = f"What had finished is on disk. Make room, then: {resume[0].lower()}{resume[1:]}"
         return "failed", EvaluationFailedError(
             f"results could not be written: {store_error.message}",
-            hint=f"What had finished is on disk. Make room, then: {resume[0].lower()}{resume[1:]}",
+            hint=store_error.hint if isinstance(store_error, JournalLostError) else kept,
         )
     if ended == "timed_out":
         text = f"timeout_seconds is over with {coverage:.1%} of the attempts graded"
@@ -72,12 +74,14 @@ def outcome(
 def outcome_without_summary(
     name: str, status: RequestStatus, paths: RunPaths, why: str
 ) -> RequestOutcome:
-    """Return the outcome of a run whose scores could not be computed: its records are still there."""
+    """Return the outcome of a run whose scores could not be computed: its records are still there, if anybody left them."""
     directory = str(paths.run_dir)
     kind = EvaluationTimeoutError if status == "timed_out" else EvaluationFailedError
     error = kind(
         f"the run could not be summed up: {why}",
-        hint=f"Its records are on disk: `agentcompass summary {directory}` computes the scores.",
+        hint=f"Its records are on disk: `agentcompass summary {directory}` computes the scores."
+        if paths.journal_file.exists()
+        else f"Its records are gone: there is no {paths.journal_file}.",
         paths={"run_dir": directory},
     )
     return RequestOutcome(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,14 +10,22 @@ from typing import Final
 
 import trio
 
+from agentcompass import descriptors
 from agentcompass.components.base import Benchmark, Harness, LoadContext, Task
 from agentcompass.engine.foreign import call
 from agentcompass.engine.parts import explained
+from agentcompass.engine.reserve import SPARE
 from agentcompass.errors import ConfigurationError, EvaluationFailedError, PreflightError
-from agentcompass.spec.resolved import Request, RuntimeConfig
+from agentcompass.metrics.board import UNCATEGORIZED
+from agentcompass.secrets import MASK
+from agentcompass.spec.resolved import Orchestration, Request, RuntimeConfig
 
 MIN_FREE_BYTES: Final = 16 * 1024 * 1024
 """With less room than this a run is not begun."""
+PROCESS_DESCRIPTORS: Final = 64
+"""Open files beside attempts: the interpreter's, the terminal's, those of worker threads for a moment."""
+REQUEST_DESCRIPTORS: Final = 6
+"""Journal, lock, log and the like of a request."""
 MAX_TASK_ID: Final = 512
 """Characters."""
 
@@ -86,6 +95,8 @@ def _field_problem(task: Task) -> str | None:
     category: object = task.category
     if not isinstance(category, str | None):
         return f"category is {type(category).__name__}, not text"
+    if category == UNCATEGORIZED:
+        return f"category {category!r} stands for tasks without one"
     for name in ("run_timeout_seconds", "evaluate_timeout_seconds"):
         seconds = getattr(task, name)
         if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
@@ -109,14 +120,60 @@ def check_model(request: Request, harness: Harness[object]) -> None:
     """Check that a harness that needs a model has an endpoint, or a local model.
 
     Raises:
-        ConfigurationError: It has none.
+        ConfigurationError: It has none, or one whose secrets were masked when it was written down.
     """
     model = request.model
+    key = model.api_key.reveal() if model.api_key else ""
+    if harness.needs_model and MASK in f"{model.base_url} {key}":
+        raise ConfigurationError(
+            f"URL or key of the model {model.id!r} holds {MASK}, which stands for what is not written down",
+            hint="Give the secret again, best as a reference ${NAME}.",
+        )
     if harness.needs_model and not (model.base_url or model.local_weights):
         raise ConfigurationError(
             f"harness {harness.id!r} needs a model endpoint, and {model.id!r} has no base URL",
             hint="Give --model-base-url (model_base_url=...), for example https://api.example.com/v1.",
         )
+
+
+def check_descriptors(
+    orchestration: Orchestration, request: Request, attempts: int, *, has_model: bool, sandbox: int
+) -> None:
+    """Check that this process may have as many files open as attempts at once need.
+
+    Args:
+        orchestration: Says how many attempts are in flight; only if it has one request, `attempts` bounds them too.
+        request: Whose attempts they are.
+        attempts: All that are planned.
+        has_model: Whether each has a connection.
+        sandbox: What each sandbox takes; 0 if there is none.
+
+    Raises:
+        PreflightError: It may not; the message names the concurrency that fits.
+    """
+    runtime = orchestration.runtime
+    in_flight = runtime.task_concurrency
+    if orchestration.is_single:
+        in_flight = min(in_flight, attempts)
+    connections = request.model.max_connections if has_model else 0
+    places = runtime.provider_limits.get(request.environment.id) or in_flight
+    own = PROCESS_DESCRIPTORS + REQUEST_DESCRIPTORS * len(orchestration.requests) + SPARE
+
+    def needed(concurrency: int) -> int:
+        return own + min(concurrency, connections) + min(concurrency, places) * sandbox
+
+    limit = descriptors.limit()
+    if needed(in_flight) <= limit:
+        return
+    fitting = bisect.bisect_right(range(in_flight), limit, key=needed) - 1
+    raised = f"Raise the limit (`ulimit -n {needed(in_flight)}`)"
+    raise PreflightError(
+        f"task_concurrency {runtime.task_concurrency} needs some {needed(in_flight)} open files and sockets, "
+        f"and this process may have {limit}",
+        hint=f"{raised}, or set task_concurrency to {fitting} or less."
+        if fitting > 0
+        else f"{raised}.",
+    )
 
 
 def check_room(directory: Path) -> None:

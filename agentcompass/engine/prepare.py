@@ -17,13 +17,19 @@ from agentcompass.engine.attempt import Workshop
 from agentcompass.engine.clock import timestamp, wall_clock
 from agentcompass.engine.ledger import Ledger
 from agentcompass.engine.parts import Parts, build
-from agentcompass.engine.planning import check_model, check_room, load_context, load_tasks
+from agentcompass.engine.planning import (
+    check_descriptors,
+    check_model,
+    check_room,
+    load_context,
+    load_tasks,
+)
 from agentcompass.engine.request import RequestRun
 from agentcompass.engine.sandbox import SandboxHouse
 from agentcompass.engine.shared import Shared
 from agentcompass.errors import PreflightError, StoreError
 from agentcompass.metrics.finite import mean
-from agentcompass.plan.fingerprint import fingerprint, identity
+from agentcompass.plan.fingerprint import identity
 from agentcompass.plan.reuse import Reusable, find_reusable
 from agentcompass.progress.events import Event, EventSink, Notice, RunPrepared
 from agentcompass.progress.logs import open_run_log
@@ -56,7 +62,15 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
     note = _Note(shared.emit, request.name)
     context = load_context(runtime, note)
     tasks = await load_tasks(parts.benchmark, context, limits.component_threads)
-    if any(parts.needs_sandbox(task) for task in tasks):
+    has_sandbox = any(parts.needs_sandbox(task) for task in tasks)
+    check_descriptors(
+        shared.orchestration,
+        request,
+        len(tasks) * request.execution.k,
+        has_model=client is not None,
+        sandbox=parts.environment.descriptors if has_sandbox else 0,
+    )
+    if has_sandbox:
         await parts.environment.preflight()
     described = identity(
         request,
@@ -71,9 +85,9 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         status="running",
         started_at=timestamp(),
         owner=this_process(),
-        fingerprint=fingerprint(described),
-        identity=described,
-        request=written_request(request),
+        fingerprint=described.fingerprint,
+        identity=described.written,
+        request=written_request(request, shared.orchestration),
         versions={
             "agentcompass": __version__,
             "python": platform.python_version(),

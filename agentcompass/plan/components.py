@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -13,9 +13,10 @@ from agentcompass.errors import ConfigurationError
 from agentcompass.plan.config_files import ConfigFiles
 from agentcompass.plan.merge import merge
 from agentcompass.secrets import Secret
-from agentcompass.spec.codec import structure, structure_value
+from agentcompass.spec.codec import changed_fields, structure, structure_value
 from agentcompass.spec.dump import as_written
 from agentcompass.spec.problems import Problems
+from agentcompass.spec.references import References
 from agentcompass.spec.resolved import ComponentConfig
 from agentcompass.spec.tree import Origin, Written, mapping, report
 
@@ -35,7 +36,7 @@ def resolve_component(
     section: Written,
     config_files: ConfigFiles,
     *,
-    secrets: tuple[Secret, ...],
+    references: References,
     problems: Problems,
 ) -> ResolvedComponent:
     """Resolve a flat component section that names its id.
@@ -44,7 +45,7 @@ def resolve_component(
         kind: What it must be.
         section: Of the request, over that of the defaults.
         config_files: What they say about this id lies below `section`.
-        secrets: All known secret values, for the form that is written down.
+        references: Knows all secret values, for the form that is written down, and gets those of this component.
         problems: Gets unknown ids and wrong parameters.
     """
     node = section.get("id")
@@ -61,10 +62,35 @@ def resolve_component(
     params = structure(merged, schema, problems)
     if params is None:
         return ResolvedComponent(cls=cls)
-    written = as_written(params, merged, secrets)
-    return ResolvedComponent(
-        cls=cls, config=ComponentConfig(id=name, params=params, written=written)
+    _collect(params, references)
+    config = ComponentConfig(
+        id=name,
+        params=params,
+        written=as_written(params, merged, references.secrets),
+        counted=as_written(params, merged, references.secrets, "counted"),
+        given=changed_fields(params),
     )
+    return ResolvedComponent(cls=cls, config=config)
+
+
+def _collect(params: object, references: References) -> None:
+    for secret in _secrets_in(params):
+        references.collect(secret.reveal(), secret.reference)
+
+
+def _secrets_in(value: Any) -> Iterator[Secret]:
+    """Every `Secret` in parameters: a field of that type is secret whatever its name."""
+    if isinstance(value, Secret):
+        yield value
+    elif attrs.has(type(value)):
+        for field in attrs.fields(type(value)):
+            yield from _secrets_in(getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _secrets_in(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _secrets_in(item)
 
 
 def load_class(
@@ -78,10 +104,12 @@ def load_class(
         return None
 
 
-def check_analysis(params: Mapping[str, Any], node: Written | None, problems: Problems) -> None:
+def check_analysis(
+    params: Mapping[str, Any], node: Written | None, references: References, problems: Problems
+) -> None:
     """Check `analysis_params`: analyzers by id, each with a mapping of its own fields."""
     for name in params:
         item = (node.get(name) if node else None) or mapping(Origin(layer="", where=""))
         cls = load_class("analyzer", name, item, problems)
         if cls is not None:
-            structure(item, cls.Params, problems)
+            _collect(structure(item, cls.Params, problems), references)

@@ -7,7 +7,7 @@ one from the working directory up to the root of its repository), then each file
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 import attrs
@@ -72,7 +72,7 @@ def load(
         references: Follows `${NAME}` in values.
         problems: Gets everything that is wrong, in used and unused sections.
     """
-    paths = [*_found(cwd, environ), *_named(named, cwd)]
+    paths = [*_found(cwd, environ), *_named(named, cwd, problems)]
     if not paths:
         return ConfigFiles(files=(), root=None)
     from agentcompass.spec import yaml  # noqa: PLC0415  only where there is a file to read
@@ -102,10 +102,18 @@ def _found(cwd: Path, environ: Mapping[str, str]) -> Iterator[Path]:
         yield project
 
 
-def _named(named: AnyPath | Sequence[AnyPath] | None, cwd: Path) -> list[Path]:
+def _named(named: object, cwd: Path, problems: Problems) -> list[Path]:
+    """What the user names, which may be anything."""
     if named is None:
         return []
-    return [cwd / path for path in ([named] if isinstance(named, str | Path) else named)]
+    paths = []
+    for path in named if isinstance(named, list | tuple) else [named]:
+        if isinstance(path, str | PurePath):
+            paths.append(cwd / path)
+        else:
+            sentence = f"must be a path or a list of paths, not {path!r:.60}"
+            problems.add("argument config_path", "", sentence)
+    return paths
 
 
 def _user_file(environ: Mapping[str, str]) -> Path | None:

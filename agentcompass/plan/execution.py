@@ -9,18 +9,24 @@ from agentcompass.components import registry
 from agentcompass.plan.components import check_analysis, load_class
 from agentcompass.spec.codec import structure_settings
 from agentcompass.spec.problems import Problems
+from agentcompass.spec.references import References
 from agentcompass.spec.resolved import ExecutionConfig
 from agentcompass.spec.tree import Written, at, report
 
 
 def resolve_execution(
-    section: Written | None, *, own_recipes: Container[str], problems: Problems
+    section: Written | None,
+    *,
+    own_recipes: Container[str],
+    references: References,
+    problems: Problems,
 ) -> ExecutionConfig:
     """Resolve the merged section, and check what types cannot say.
 
     Args:
         section: None if nobody wrote one.
         own_recipes: Ids of the recipes of the run's own folders.
+        references: Gets the secrets of the analyzers.
         problems: Gets what is wrong.
     """
     if section is None or section.data is None:
@@ -37,7 +43,7 @@ def resolve_execution(
             f"than the longest, {config.retry_max_delay_seconds:g}"
         )
         report(problems, section, sentence, key)
-    check_analysis(config.analysis_params, section.get("analysis_params"), problems)
+    check_analysis(config.analysis_params, section.get("analysis_params"), references, problems)
     return config
 
 

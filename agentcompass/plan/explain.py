@@ -22,7 +22,7 @@ from agentcompass.plan import config_files
 from agentcompass.plan.merge import history, leaves, source
 from agentcompass.records import JSON
 from agentcompass.secrets import Secret
-from agentcompass.spec.codec import as_json, fields_of, without_nulls
+from agentcompass.spec.codec import default_of, fields_of, without_nulls
 from agentcompass.spec.docs import field_docs
 from agentcompass.spec.dump import as_written
 from agentcompass.spec.problems import Problems, join_path
@@ -148,9 +148,7 @@ class _View:
         doc = _doc_for(keys)
         node = self._find(keys)
         if doc is None and node is None:
-            is_static = bool(keys) and keys[0] in _STATIC
-            known = [each.key for each in config_docs(components=not is_static)]
-            raise ConfigurationError(f"unknown key {key!r}{did_you_mean(key, known)}")
+            raise _unknown(key, keys)
         default = [] if doc is None else [Overridden(value=doc.default, origin=BUILT_IN)]
         below = [] if node is None else [node, *history(node)]
         values = [*(self._shown(each) for each in below), *default]
@@ -171,6 +169,18 @@ class _View:
     def _shown(self, node: Written) -> Overridden:
         value = as_written(_plain(without_nulls(node)), node, self._secrets)
         return Overridden(value=value, origin=source(node.origin))
+
+
+def _unknown(key: str, keys: tuple[str, ...]) -> ConfigurationError:
+    section = keys[0] if keys else ""
+    known = [each.key for each in config_docs(components=section not in _STATIC)]
+    found = did_you_mean(key, known)
+    if not found and section not in config_files.SECTIONS:
+        nearest = did_you_mean(section, config_files.SECTIONS)
+        found = f": there is no section {section!r}{nearest}"
+    elif not found:
+        found = ": `agentcompass config docs` describes every key"
+    return ConfigurationError(f"unknown key {key!r}{found}")
 
 
 def _plain(node: Written) -> JSON:
@@ -221,21 +231,13 @@ def _docs_of(section: str, cls: type) -> tuple[KeyDoc, ...]:
             KeyDoc(
                 key=key,
                 type=_type_name(fields_of(cls)[field.name]),
-                default=_default(field),
+                default=default_of(field),
                 is_required=field.default is attrs.NOTHING,
                 doc=docs.get(field.name) or option_docs.get(option.name if option else "", ""),
                 flag=option.flag if option else None,
             )
         )
     return tuple(found)
-
-
-def _default(field: attrs.Attribute[Any]) -> JSON:
-    default: Any = field.default
-    if default is attrs.NOTHING or getattr(default, "takes_self", False):
-        return None
-    factory = getattr(default, "factory", None)
-    return as_json(default if factory is None else factory())
 
 
 _NAMES: Final[Mapping[object, str]] = {

@@ -1,4 +1,8 @@
-"""What makes two runs comparable: everything that can change an answer, and its hash."""
+"""What makes two runs comparable: everything that can change an answer, and its hash.
+
+What was given by reference counts with its value, but is written down as the reference with a few digits of the
+value's hash. Secrets do not count at all, whatever they are called.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,25 @@ import attrs
 
 from agentcompass.records import JSON
 from agentcompass.secrets import Scrubber, Secret
+from agentcompass.spec.credentials import without_userinfo
+from agentcompass.spec.dump import Form, written_model
 from agentcompass.spec.resolved import ComponentConfig, Request
-from agentcompass.store.request import public_url
 
 ABSENT = "(absent)"
 _MAX_SHOWN = 200
 """Characters of a value in a difference."""
+_DIGITS = 12
+"""Hexadecimal digits of the hash that stands for a value given by reference."""
+
+
+@attrs.frozen(kw_only=True)
+class Identity:
+    """Everything that can change an answer."""
+
+    fingerprint: str
+    """SHA-256 over all of it: two runs with one fingerprint can share attempts."""
+    written: Mapping[str, JSON]
+    """The same as one may write it down: references with a hash in the place of their values."""
 
 
 def identity(
@@ -26,8 +43,8 @@ def identity(
     component_versions: Mapping[str, str],
     recipes: Sequence[str],
     scrubber: Scrubber | None = None,
-) -> dict[str, JSON]:
-    """Return everything that can change an answer, as plain JSON.
+) -> Identity:
+    """Return everything that can change an answer.
 
     Not in it: concurrency, limits, retries, names, the time limits of whole runs and of calls, parameters that only
     select tasks (field metadata `selection`), and secrets, whatever they are called.
@@ -39,17 +56,8 @@ def identity(
         recipes: Those that apply, in order.
         scrubber: Removes secret values that stand inside model parameters, such as a header.
     """
-    model, execution = request.model, request.execution
-    found: dict[str, JSON] = {
-        "benchmark": {**_component(request.benchmark), "dataset_version": dataset_version},
-        "harness": _component(request.harness),
-        "environment": _component(request.environment),
-        "model": {
-            "id": model.id,
-            "base_url": (public_url(model.base_url) or "").rstrip("/"),
-            "api_protocol": list(model.api_protocol),
-            "params": dict(model.params),
-        },
+    execution = request.execution
+    shared: dict[str, JSON] = {
         "recipes": list(recipes),
         "attempts": {
             "k": execution.k,
@@ -60,11 +68,46 @@ def identity(
         },
         "versions": dict(component_versions),
     }
+    stored, counted = (
+        _plain({**_chosen(request, dataset_version, form), **shared}, scrubber or Scrubber())
+        for form in _FORMS
+    )
+    return Identity(fingerprint=fingerprint(counted), written=_with_hashes(stored, counted))
+
+
+_FORMS: tuple[Form, Form] = ("stored", "counted")
+
+
+def _chosen(request: Request, dataset_version: str, form: Form) -> dict[str, JSON]:
+    """The parts of a request in which references may stand."""
+    model, written = request.model, written_model(request.model, form)
+    endpoint = {
+        "id": model.id,
+        "base_url": without_userinfo(written["base_url"] or "").rstrip("/"),
+        "api_protocol": list(model.api_protocol),
+        "params": written["params"],
+    }
     if model.local_weights is not None:
         # its URL changes with every start, and says nothing
-        found["model"]["weights"] = model.local_weights
-    plain: dict[str, JSON] = _plain(found, scrubber or Scrubber())
-    return plain
+        endpoint["weights"] = model.local_weights
+    return {
+        "benchmark": {**_component(request.benchmark, form), "dataset_version": dataset_version},
+        "harness": _component(request.harness, form),
+        "environment": _component(request.environment, form),
+        "model": endpoint,
+    }
+
+
+def _with_hashes(stored: JSON, counted: JSON) -> Any:
+    """What is stored, with a hash of what counts wherever that is something else."""
+    if isinstance(stored, Mapping) and isinstance(counted, Mapping):
+        return {key: _with_hashes(item, counted.get(key)) for key, item in stored.items()}
+    if isinstance(stored, list) and isinstance(counted, list) and len(stored) == len(counted):
+        return [_with_hashes(*pair) for pair in zip(stored, counted, strict=True)]
+    if stored == counted:
+        return stored
+    digest = hashlib.sha256(_canonical(counted).encode()).hexdigest()[:_DIGITS]
+    return f"{stored} (sha256 {digest})"
 
 
 def fingerprint(identity: Mapping[str, JSON]) -> str:
@@ -109,8 +152,10 @@ def _plain(value: JSON, scrubber: Scrubber) -> Any:
     return value
 
 
-def _component(config: ComponentConfig) -> dict[str, JSON]:
-    return {"id": config.id, "params": _counting(config.params, config.written)}
+def _component(config: ComponentConfig, form: Form) -> dict[str, JSON]:
+    counted = config.written if config.counted is None else config.counted
+    written = config.written if form == "stored" else counted
+    return {"id": config.id, "params": _counting(config.params, written)}
 
 
 def _counting(params: Any, written: JSON) -> JSON:

@@ -9,17 +9,18 @@ from urllib.parse import urlsplit
 import attrs
 
 from agentcompass.components import registry
+from agentcompass.components.base import Harness
 from agentcompass.components.models.catalog import LocalModel
 from agentcompass.errors import UnknownComponentError
 from agentcompass.secrets import Secret
 from agentcompass.spec.codec import structure_settings
+from agentcompass.spec.credentials import without_credentials
 from agentcompass.spec.dump import as_written
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.protocols import AUTO, PROTOCOLS
 from agentcompass.spec.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt
-from agentcompass.spec.references import without_userinfo
 from agentcompass.spec.resolved import ModelConfig
-from agentcompass.spec.tree import Written, report
+from agentcompass.spec.tree import Written, report, report_key
 from agentcompass.spec.written import ModelSection
 
 NO_MODEL: Final = "none"
@@ -36,13 +37,15 @@ class _Limits:
 
 
 _OURS: Final = tuple(field.name for field in attrs.fields(_Limits))
+_SAID: Final = ("model", "messages", "prompt")
+"""What every call says by itself: as a parameter it would have no effect."""
 
 
 def resolve_model(
     section: Written | None,
     request: Written,
     *,
-    is_needed: bool,
+    harness: type[Harness[Any]] | None,
     secrets: tuple[Secret, ...],
     problems: Problems,
 ) -> ModelConfig:
@@ -51,34 +54,42 @@ def resolve_model(
     Args:
         section: Of the request, over that of the defaults; None if there is none.
         request: Gets the blame for what is missing.
-        is_needed: Whether the harness calls a model.
+        harness: What may call the model; None if it is not known.
         secrets: All known secret values, for the form that is written down.
         problems: Gets what is missing or wrong.
     """
+    # an unknown harness is a problem already: what it would need is not guessed
+    is_needed = harness is not None and harness.needs_model
     if section is None or section.data is None:
         if is_needed:
             report(problems, request, "is required: the harness calls a model", "model")
         return ModelConfig(id=NO_MODEL)
     written = structure_settings(section, ModelSection, problems)
+    if written.id is not None and not written.id.strip():
+        report(problems, section, f"must not be empty; write {NO_MODEL!r} for no model", "id")
     params = section.get("params")
     limits = _Limits()
     if params is not None and params.is_mapping:
         limits = structure_settings(_only_ours(params), _Limits, problems)
+        _refuse_said(params, harness, problems)
     local = _check_needed(written, section, problems) if is_needed else None
     if written.base_url:
         _check_url(written.base_url, section, problems)
+    names = _protocols(
+        written.api_protocol, local.protocols if local else (AUTO,), section, problems
+    )
     sent = {key: item for key, item in (written.params or {}).items() if key not in _OURS}
     given: dict[str, Any] = attrs.asdict(limits)
+    said = {"base_url": written.base_url or None, "api_protocol": names, "params": sent}
     return ModelConfig(
         id=written.id or NO_MODEL,
         base_url=written.base_url or None,
         local_weights=local.weights if local else None,
         api_key=_secret(written.api_key),
-        api_protocol=_protocols(
-            written.api_protocol, local.protocols if local else (AUTO,), section, problems
-        ),
+        api_protocol=names,
         params=sent,
-        written=as_written(sent, params, secrets),
+        written=as_written(said, section, secrets),
+        counted=as_written(said, section, secrets, "counted"),
         **{key: value for key, value in given.items() if value is not None},
     )
 
@@ -86,7 +97,7 @@ def resolve_model(
 def _check_needed(written: ModelSection, section: Written, problems: Problems) -> LocalModel | None:
     """Report what a model that is called lacks; return it if it is a local one, which needs no URL."""
     missing = "is required: the harness calls a model"
-    if not written.id:
+    if written.id is None:
         report(problems, section, missing, "id")
     if written.base_url:
         return None
@@ -98,6 +109,13 @@ def _check_needed(written: ModelSection, section: Written, problems: Problems) -
     if local is None:
         report(problems, section, missing, "base_url")
     return local
+
+
+def _refuse_said(params: Written, harness: type[Harness[Any]] | None, problems: Problems) -> None:
+    for key in (*_SAID, *(harness.sends if harness else ())):
+        item = params.get(key)
+        if item is not None:
+            report_key(problems, item, "is sent by the harness itself: it cannot be a parameter")
 
 
 def _only_ours(params: Written) -> Written:
@@ -116,7 +134,8 @@ def _check_url(url: str, section: Written, problems: Problems) -> None:
     except ValueError:
         is_good = False
     if not is_good or any(char.isspace() for char in url):
-        shown = without_userinfo(url)
+        node = section.get("base_url")
+        shown = without_credentials(url if node is None else str(node.public))
         sentence = f"must be a URL such as http://HOST:PORT/v1, not {shown!r:.100}"
         report(problems, section, sentence, "base_url")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import attrs
 
@@ -13,10 +13,11 @@ from agentcompass.plan.config_files import ConfigFiles
 from agentcompass.plan.execution import resolve_execution
 from agentcompass.plan.merge import inherit, merge, merge_all
 from agentcompass.plan.model import resolve_model
-from agentcompass.secrets import Secret
 from agentcompass.spec.codec import structure_settings, structure_value
+from agentcompass.spec.dump import as_written
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.ranges import PositiveFloat
+from agentcompass.spec.references import References
 from agentcompass.spec.resolved import ExecutionConfig, ModelConfig, Request
 from agentcompass.spec.tree import Origin, Written, mapping, report
 from agentcompass.spec.written import DEFAULT_ENVIRONMENT, OutputSection, ReuseSection
@@ -31,7 +32,8 @@ class Surroundings:
 
     config_files: ConfigFiles
     defaults: Written | None
-    secrets: tuple[Secret, ...]
+    references: References
+    """Knows all secrets that are written anywhere, and gets those of the components."""
     own_recipes: Container[str]
     """Ids of the recipes of the run's own folders."""
     default_run_id: str
@@ -46,27 +48,28 @@ def resolve_request(request: Written, around: Surroundings) -> Request | None:
     benchmark = _component("benchmark", request, around)
     harness = _component("harness", request, around)
     environment = _component("environment", request, around)
-    # an unknown harness is a problem already: what it would need is not guessed
-    needs_model = harness.cls is not None and cast("type[Harness[object]]", harness.cls).needs_model
     model = resolve_model(
         merge(_default("model", around), request.get("model")),
         request,
-        is_needed=needs_model,
-        secrets=around.secrets,
+        harness=cast("type[Harness[Any]] | None", harness.cls),
+        secrets=around.references.secrets,
         problems=problems,
+    )
+    section = merge_all(
+        (
+            around.config_files.section("execution"),
+            _default("execution", around),
+            request.get("execution"),
+        )
     )
     execution = resolve_execution(
-        merge_all(
-            (
-                around.config_files.section("execution"),
-                _default("execution", around),
-                request.get("execution"),
-            )
-        ),
-        own_recipes=around.own_recipes,
-        problems=problems,
+        section, own_recipes=around.own_recipes, references=around.references, problems=problems
     )
-    return _assemble(request, around, (benchmark, harness, environment), model, execution)
+    resolved = _assemble(request, around, (benchmark, harness, environment), model, execution)
+    if resolved is None:
+        return None
+    written = as_written(execution, section, around.references.secrets)
+    return attrs.evolve(resolved, written_execution=written)
 
 
 def _assemble(
@@ -130,7 +133,7 @@ def _component(kind: RunningKind, request: Written, around: Surroundings) -> Res
         kind,
         section,
         around.config_files,
-        secrets=around.secrets,
+        references=around.references,
         problems=around.problems,
     )
 

@@ -22,8 +22,10 @@ from agentcompass.plan.config_files import ConfigFiles
 from agentcompass.plan.merge import merge, put
 from agentcompass.plan.request import Surroundings, resolve_request
 from agentcompass.plan.runtime import check_environments, merged_runtime, resolve_runtime
+from agentcompass.secrets import Scrubber
 from agentcompass.spec.codec import structure
 from agentcompass.spec.document import ARGUMENT_LAYER, check_orchestration, check_runtime
+from agentcompass.spec.dump import as_written
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.references import References
 from agentcompass.spec.resolved import Orchestration, Request, RuntimeConfig
@@ -154,7 +156,26 @@ def override_runtime(
     if section is None or changed is None:
         return orchestration
     values = {key: getattr(changed, key) for key, _ in section.items()}
-    return attrs.evolve(orchestration, runtime=attrs.evolve(orchestration.runtime, **values))
+    runtime = attrs.evolve(orchestration.runtime, **values)
+    given = dict.fromkeys((*orchestration.given_runtime, *_given(section)))
+    return attrs.evolve(
+        orchestration, runtime=runtime, written_runtime=None, given_runtime=tuple(given)
+    )
+
+
+def configured_runtime(*, cwd: Path, environ: Mapping[str, str]) -> RuntimeConfig:
+    """Return the settings that configuration files and built-in defaults give a run that says nothing itself.
+
+    Raises:
+        ConfigurationError: A configuration file is wrong.
+    """
+    problems = Problems()
+    files = config_files.load(
+        None, cwd=cwd, environ=environ, references=References(environ), problems=problems
+    )
+    runtime = resolve_runtime(files.section("runtime"), cwd=cwd, environ=environ, problems=problems)
+    problems.raise_if_any()
+    return runtime
 
 
 def _read(path: Path, name: str, problems: Problems) -> Written:
@@ -214,7 +235,9 @@ class _Resolver:
         if section is not None:
             check_environments(runtime, section, _environments(requests), self.problems)
         finish(self.problems)
-        self.problems.raise_if_any()
+        scrubber = Scrubber()
+        scrubber.register(*self._references.secrets)
+        self.problems.raise_if_any(scrubber.scrub)
         if not requests:
             raise ConfigurationError("there is nothing to run")
         name = document.get("name")
@@ -227,6 +250,8 @@ class _Resolver:
             secrets=self._references.secrets,
             is_single=is_single,
             prices=prices,
+            written_runtime=as_written(runtime, section, self._references.secrets),
+            given_runtime=_given(section),
             notes=tuple(notes),
         )
 
@@ -239,7 +264,7 @@ class _Resolver:
         around = Surroundings(
             config_files=self._config_files,
             defaults=document.get("defaults"),
-            secrets=self._references.secrets,
+            references=self._references,
             own_recipes=own_recipes,
             default_run_id=self._id,
             problems=self.problems,
@@ -260,6 +285,12 @@ class _Resolver:
 
 
 _NOTHING: Final = mapping(Origin(layer=ARGUMENT_LAYER, where=""))
+
+
+def _given(section: Written | None) -> tuple[str, ...]:
+    """The settings that somebody wrote; a null is none."""
+    items = section.items() if section else ()
+    return tuple(name for name, item in items if item.data is not None)
 
 
 def _flag(value: object, where: str) -> Written:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, Self, TextIO, final
 
+from agentcompass.errors import counted
 from agentcompass.progress import events
 from agentcompass.progress.narrator import Level, Line, Narrator
 from agentcompass.progress.plain import Entry, Painter, PlainPainter
@@ -190,7 +191,7 @@ class Display:
             n_dropped, self._n_dropped = self._n_dropped, 0
             painter.look(self._tracker, now)
         if n_dropped:
-            said.insert(0, (now, Line(f"{n_dropped} lines are left out: nobody took them")))
+            said.insert(0, (now, Line(f"left out: {counted(n_dropped, 'line')} that nobody took")))
         painter.paint([entry for at, line in said for entry in self._entries(at, line)])
 
     def _entries(self, at: float, line: Line) -> Iterator[Entry]:

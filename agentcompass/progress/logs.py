@@ -20,6 +20,7 @@ from typing import Final, Protocol, Self, TextIO, final
 
 import attrs
 
+from agentcompass.errors import counted
 from agentcompass.progress.narrator import Level
 from agentcompass.progress.package_logger import TAP
 from agentcompass.progress.text import printable
@@ -209,7 +210,7 @@ class _FileWriter:
         lost, self._n_lost = self._n_lost, 0
         try:
             if lost:
-                self._file.write(f"... {lost} messages are missing here\n")
+                self._file.write(f"... missing here: {counted(lost, 'message')}\n")
             self._file.write(self._line(message))
             if self._queue.empty():
                 self._file.flush()

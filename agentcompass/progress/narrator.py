@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias, final
 
 import attrs
 
+from agentcompass.errors import counted
 from agentcompass.progress import events, text
 from agentcompass.progress.state import ActiveAttempt, RequestState
 from agentcompass.progress.tracker import Tracker
@@ -85,8 +86,8 @@ class Narrator:
     @_lines.register
     def _(self, event: events.RunPrepared) -> Iterator[Line]:
         reused = f", {event.reused} of them reused" if event.reused else ""
-        yield Line(f"{event.request}: {_n(event.planned, 'attempt')} planned{reused}")
-        yield Line(f"{event.request}: results in {event.run_dir}")
+        yield Line(f"{_named(event.request)}: {counted(event.planned, 'attempt')} planned{reused}")
+        yield Line(f"{_named(event.request)}: results in {event.run_dir}")
         self._last_status = event.at
 
     @_lines.register
@@ -105,10 +106,14 @@ class Narrator:
         if cause.count == 1:
             said = text.shortened(self._clean(event.message or "no message"), _MESSAGE_LIMIT)
             yield Line(
-                f"{event.request}: first {cause.code} (task {event.task}){then}: {said}", "warning"
+                f"{_named(event.request)}: first {_named(cause.code)} (task {_named(event.task)}){then}: {said}",
+                "warning",
             )
         else:
-            yield Line(f"{event.request}: {cause.code} for the {cause.count}th time", "warning")
+            yield Line(
+                f"{_named(event.request)}: {_named(cause.code)} for the {cause.count}th time",
+                "warning",
+            )
 
     def _step(self, state: RequestState, now: float) -> Iterator[Line]:
         at_start = int(state.reused / max(1, state.planned) * _STEPS)
@@ -132,21 +137,28 @@ class Narrator:
 
     @_lines.register
     def _(self, event: events.RequestFinished) -> Iterator[Line]:
+        is_alone = len(self._tracker.requests) == 1
         state = self._tracker.request(event.request)
+        head = f"{_named(event.request)}: {event.status.replace('_', ' ')}"
+        if event.run_dir is None:
+            # There is nothing to tell of it but why, and that is told once, by whoever asked for it.
+            if not is_alone:
+                yield Line(f"{head} before its first attempt", "warning")
+            return
         parts = [
-            f"{event.request}: {event.status.replace('_', ' ')}",
+            head,
             f"{state.metric} {text.score(event.score, event.ci95)}",
             f"coverage {event.coverage:.1%}",
         ]
         yield Line(self._between.join(parts), "info" if event.status == "completed" else "warning")
         # The error of a request that is alone is told by whoever asked for it.
-        if event.error and len(self._tracker.requests) > 1:
-            yield Line(f"{event.request}: {event.error}", "error")
+        if event.error and not is_alone:
+            yield Line(f"{_named(event.request)}: {event.error}", "error")
 
     @_lines.register
     def _(self, event: events.CleanupStarted) -> Iterator[Line]:
         yield Line(
-            f"ending the run ({event.reason}): removing {_n(event.sandboxes, 'sandbox', 'sandboxes')},"
+            f"ending the run ({event.reason}): removing {counted(event.sandboxes, 'sandbox', 'sandboxes')},"
             f" for at most {event.grace_seconds:g} s; Ctrl-C again ends this now",
             "warning",
         )
@@ -155,7 +167,7 @@ class Narrator:
     def _(self, event: events.SandboxesLeft) -> Iterator[Line]:
         if not event.names:
             return
-        count = _n(len(event.names), "sandbox", "sandboxes")
+        count = counted(len(event.names), "sandbox", "sandboxes")
         yield Line(f"{count} could not be confirmed gone:", "error")
         for name in event.names[:_MAX_NAMES]:
             yield Line(f"  {name}", "error")
@@ -166,7 +178,9 @@ class Narrator:
     @_lines.register
     def _(self, event: events.SandboxKept) -> Iterator[Line]:
         if self._tracker.n_kept <= len(self._tracker.kept):
-            yield Line(f"kept sandbox {event.name} (task {event.task}): {event.hint}")
+            yield Line(
+                f"kept sandbox {_named(event.name)} (task {_named(event.task)}): {event.hint}"
+            )
         elif _is_power_of_ten(self._tracker.n_kept):
             yield Line(
                 f"{self._tracker.n_kept} sandboxes are kept; `agentcompass env list` shows all"
@@ -177,7 +191,7 @@ class Narrator:
         level: Level = "info"
         if event.level in ("warning", "error"):
             level = "warning" if event.level == "warning" else "error"
-        who = f"{event.request}: " if event.request else ""
+        who = f"{_named(event.request)}: " if event.request else ""
         yield Line(f"{who}{event.text}", level)
 
     # --- status lines
@@ -185,7 +199,7 @@ class Narrator:
     def _request_status(self, state: RequestState, now: float) -> str:
         running = state.running_score
         parts = [
-            f"{state.name}: {state.fraction:.0%}, {state.done}/{state.planned} done",
+            f"{_named(state.name)}: {state.fraction:.0%}, {state.done}/{state.planned} done",
             f"{state.metric} {text.score(running.mean, running.interval)}" if running.n else "",
             verdicts(state),
             *self._speed(now),
@@ -205,9 +219,13 @@ class Narrator:
             head = self._request_status(unfinished[0], now)
         else:
             n_done = len(tracker.requests) - len(unfinished)
-            counts = f"{tracker.done}/{tracker.planned} attempts done"
+            counts = f"{tracker.done}/{counted(tracker.planned, 'attempt')} done"
             head = self._between.join(
-                [f"{n_done}/{len(tracker.requests)} requests finished", counts, *self._speed(now)]
+                [
+                    f"{n_done}/{counted(len(tracker.requests), 'request')} finished",
+                    counts,
+                    *self._speed(now),
+                ]
             )
         return self._between.join(filter(None, [head, *tail]))
 
@@ -234,7 +252,7 @@ def verdicts(state: RequestState) -> str:
     counts.update({str(verdict): n for verdict, n in state.verdicts.items()})
     shown = [f"{n} {verdict}" for verdict, n in counts.items() if n]
     if state.retried:
-        shown.append(_n(state.retried, "retry", "retries"))
+        shown.append(counted(state.retried, "retry", "retries"))
     return ", ".join(shown)
 
 
@@ -244,7 +262,8 @@ def spent(tracker: Tracker) -> str:
     if not usage.calls:
         return ""
     unknown = "+" if usage.unmetered_calls else ""
-    return f"{text.amount(usage.total_tokens)}{unknown} tokens, {text.money(usage.cost_usd)}"
+    noun = "token" if usage.total_tokens == 1 and not unknown else "tokens"
+    return f"{text.amount(usage.total_tokens)}{unknown} {noun}, {text.money(usage.cost_usd)}"
 
 
 def oldest(attempts: Iterable[ActiveAttempt]) -> ActiveAttempt | None:
@@ -252,8 +271,9 @@ def oldest(attempts: Iterable[ActiveAttempt]) -> ActiveAttempt | None:
     return min(attempts, key=lambda attempt: attempt.phase_started_at, default=None)
 
 
-def _n(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
+def _named(name: str) -> str:
+    """A name as part of a line, of which it cannot eat what follows."""
+    return text.printable(name)
 
 
 def _is_power_of_ten(count: int) -> bool:

@@ -14,6 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from agentcompass.errors import counted
 from agentcompass.progress import narrator, text
 from agentcompass.progress.state import ActiveAttempt, RequestState
 from agentcompass.progress.tracker import Tracker
@@ -96,7 +97,7 @@ class Panel:
         for state in running_first[:room]:
             yield from self._request(state, width, is_alone=len(requests) == 1)
         if len(requests) > room:
-            yield Text(f"  and {len(requests) - room} more requests", "dim")
+            yield Text(f"  and {counted(len(requests) - room, 'more request')}", "dim")
         yield self._speed(tracker, now)
         waiting = tracker.waiting()
         if waiting:
@@ -110,7 +111,7 @@ class Panel:
         assert notice is not None  # the caller looked
         rest = max(0.0, notice.at + notice.grace_seconds - now)
         return Text(
-            f"cleaning up ({self._clean(notice.reason)}): {notice.sandboxes} sandboxes,"
+            f"cleaning up ({self._clean(notice.reason)}): {counted(notice.sandboxes, 'sandbox', 'sandboxes')},"
             f" {rest:.0f} s left; Ctrl-C again ends this now",
             "bold yellow",
         )
@@ -152,7 +153,9 @@ class Panel:
             text.pace(tracker.rate(now)),
             f"{text.duration(eta)} left" if eta else "",
             narrator.spent(tracker),
-            f"{tracker.model_retries} model retries" if tracker.model_retries else "",
+            counted(tracker.model_retries, "model retry", "model retries")
+            if tracker.model_retries
+            else "",
         ]
         recent = tracker.recent_retries(now)
         if recent:
@@ -186,7 +189,7 @@ class Panel:
         if attempt.execution > 1:
             notes.append((f"try {attempt.execution}", "dim"))
         if attempt.model_retries:
-            notes.append((f"{attempt.model_retries} model retries", "yellow"))
+            notes.append((counted(attempt.model_retries, "model retry", "model retries"), "yellow"))
         if attempt.detail:
             notes.append((self._clean(attempt.detail), "dim"))
         for note, style in notes:

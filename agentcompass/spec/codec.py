@@ -23,7 +23,7 @@ from cattrs.errors import (
 )
 
 from agentcompass.records import JSON
-from agentcompass.secrets import MASK, Secret
+from agentcompass.secrets import Secret
 from agentcompass.spec.converter import UnusableError, converter, raw
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.tree import (
@@ -134,6 +134,25 @@ def without_nulls(node: Written) -> Written:
     return attrs.evolve(node, data=items)
 
 
+def default_of(field: attrs.Attribute[Any]) -> JSON:
+    """Return the default of an attrs class's field as plain JSON; None also where it has none, or a computed one."""
+    default: Any = field.default
+    if default is attrs.NOTHING or getattr(default, "takes_self", False):
+        return None
+    factory = getattr(default, "factory", None)
+    return as_json(default if factory is None else factory())
+
+
+def changed_fields(instance: Any) -> tuple[str, ...]:
+    """Return the names of those fields of an attrs object that differ from their defaults."""
+    fields = attrs.fields(type(instance))
+    return tuple(
+        field.name
+        for field in fields
+        if field.init and as_json(getattr(instance, field.name)) != default_of(field)
+    )
+
+
 def as_json(value: object) -> JSON:
     """Return a typed value as plain JSON: attrs objects as mappings, paths as text, secrets as references."""
     if isinstance(value, Secret):
@@ -183,6 +202,6 @@ def _report_cause(
         here, _ = at(node, keys)
         extra = (named[1],) if named and here.get(named[1]) is not None else ()
         told, _ = at(here, extra)
-        if told.is_secret and isinstance(told.data, str) and told.data:
-            sentence = sentence.replace(told.data, MASK)
+        if isinstance(told.data, str) and told.data:
+            sentence = sentence.replace(told.data, str(told.public))
         report(problems, node, sentence, *keys, *extra)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import enum
 import functools
 import math
+import os
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 import cattrs
@@ -24,6 +25,10 @@ from agentcompass.errors import did_you_mean
 from agentcompass.secrets import Secret
 from agentcompass.spec.ranges import Range
 from agentcompass.spec.tree import Written, kind_of
+
+_PATH_BYTES: Final = 4095
+_NAME_BYTES: Final = 255
+"""What Linux and its file systems take (limits.h, PATH_MAX and NAME_MAX)."""
 
 T = TypeVar("T")
 Hook = Callable[[Any, Any], Any]
@@ -57,14 +62,18 @@ def _mismatch(wanted: str, value: Any) -> TypeError:
     data = value.data if isinstance(value, Written) else value
     if isinstance(data, bool | int | float):
         shown = f": {str(data).lower() if isinstance(data, bool) else data}"
-    elif isinstance(value, Written) and isinstance(data, str) and not value.is_secret:
-        shown = f": {data!r:.60}"
+    elif isinstance(value, Written) and isinstance(data, str):
+        shown = f": {_quoted(value)}"
     else:
         shown = ""
     hint = ""
     if wanted == "true or false" and data in {"yes", "no", "on", "off", "True", "False"}:
         hint = " (write true or false)"
     return TypeError(f"must be {wanted}, not {kind_of(data)}{shown}{hint}")
+
+
+def _quoted(value: Any) -> str:
+    return f"{(value.public if isinstance(value, Written) else value)!r:.60}"
 
 
 def _structure_bool(value: Any, _: Any) -> bool:
@@ -109,6 +118,14 @@ def _structure_path(value: Any, _: Any) -> Path:
     text = _structure_str(value, str)
     if not text:
         raise ValueError("must be a path, not an empty string")
+    try:
+        names = os.fsencode(text).split(b"/")
+    except UnicodeEncodeError:
+        raise ValueError("has characters that no path can have") from None
+    if max(map(len, names)) > _NAME_BYTES or len(b"/".join(names)) > _PATH_BYTES:
+        raise ValueError(
+            f"is too long for a path: at most {_NAME_BYTES} bytes a name and {_PATH_BYTES} in all"
+        )
     return Path(text)
 
 
@@ -116,7 +133,7 @@ def _structure_secret(value: Any, _: Any) -> Secret:
     if isinstance(value, Written) and isinstance(value.data, Secret):
         return value.data
     text = _structure_str(value, str)
-    return Secret(text, value.reference if isinstance(value, Written) else None)
+    return Secret(text, value.stored if isinstance(value, Written) else None)
 
 
 def _structure_json(value: Any, _: Any = None) -> Any:
@@ -151,7 +168,7 @@ def _structure_literal(value: Any, kind: Any) -> Any:
             return word
     if isinstance(data, str) and all(isinstance(word, str) for word in words):
         near = did_you_mean(data, words) if len(words) > 12 else ""
-        raise ValueError(f"must be one of {', '.join(map(str, words))}, not {data!r:.60}{near}")
+        raise ValueError(f"must be one of {', '.join(map(str, words))}, not {_quoted(value)}{near}")
     raise _mismatch(f"one of {', '.join(map(str, words))}", value)
 
 

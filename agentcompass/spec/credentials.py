@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Final
-from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
+from urllib.parse import unquote, unquote_plus
 
 import attrs
 
@@ -38,10 +38,6 @@ class Place:
     """The values that must not appear anywhere, in the forms in which they travel."""
     is_certain: bool = True
     """False for a parameter of no telling name: secret only if somebody took care to give it by reference."""
-
-    def covers(self, start: int, end: int) -> bool:
-        """Whether a piece of the text lies inside, at least in part."""
-        return start < self.end and self.widest_start < end
 
 
 def places_in(text: str) -> Iterator[Place]:
@@ -82,11 +78,5 @@ def without_credentials(text: str) -> str:
 
 
 def without_userinfo(url: str) -> str:
-    """Return a URL without user name and password; text that is no URL as it is."""
-    if "@" not in url:
-        return url
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    """Return a URL without user name and password."""
+    return _USERINFO.sub("", url)

@@ -52,14 +52,17 @@ class _Writer:
         if node.is_secret:
             return instead if instead and self.form == "stored" else MASK
         if instead is not None:
-            return self.scrubber.scrub(instead)
+            text = self.scrubber.scrub(instead)
+            return text if self.form == "stored" else escape(text)
         if isinstance(value, dict):
             return {
                 self.scrubber.scrub(key): self.write(item, node.get(key))
                 for key, item in value.items()
             }
         if isinstance(value, list) and isinstance(node.data, tuple):
-            return [self.write(item, _origin_of(item, at, node.data)) for at, item in enumerate(value)]
+            return [
+                self.write(item, _origin_of(item, at, node.data)) for at, item in enumerate(value)
+            ]
         return self._plain(value)
 
     def _plain(self, value: JSON) -> JSON:
@@ -82,13 +85,14 @@ def _origin_of(item: JSON, position: int, nodes: tuple[Written, ...]) -> Written
 
 
 def written_model(config: ModelConfig, form: Form = "stored") -> Mapping[str, JSON]:
-    """Return `base_url` and `params` of a model as one may write them down."""
+    """Return `base_url`, `api_protocol` and `params` of a model as one may write them down."""
     known = config.written if form == "stored" else config.counted
     if known is not None:
         return known
     secrets = (config.api_key,) if config.api_key else ()
+    names = ("base_url", "api_protocol", "params")
     written: dict[str, JSON] = as_written(
-        {"base_url": config.base_url, "params": config.params}, None, secrets
+        {name: getattr(config, name) for name in names}, None, secrets
     )
     return written
 
@@ -164,7 +168,7 @@ def _model(config: ModelConfig, secrets: tuple[Secret, ...]) -> dict[str, JSON]:
         "id": as_written(config.id, None, secrets),
         "base_url": written["base_url"],
         "api_key": config.api_key.written if config.api_key else None,
-        "api_protocol": list(config.api_protocol),
+        "api_protocol": written["api_protocol"],
         "params": {**written["params"], **limits},
     }
     return _given(section)

@@ -60,14 +60,20 @@ class Problems:
                 kept.setdefault((moved.where, moved.path), moved)
         self._found = kept
 
-    def raise_if_any(self) -> None:
+    def raise_if_any(self, scrub: Callable[[str], str] = str) -> None:
         """Raise one error for all problems found so far.
+
+        Args:
+            scrub: Removes secrets, which a component's own words may repeat.
 
         Raises:
             ConfigurationError: There is at least one; its `problems` are the `Problem` objects.
         """
         if self._found:
-            problems = tuple(self._found.values())
+            problems = tuple(
+                attrs.evolve(problem, sentence=scrub(problem.sentence))
+                for problem in self._found.values()
+            )
             lines = [str(problem) for problem in problems[:MAX_SHOWN]]
             if len(problems) > MAX_SHOWN:
                 lines.append(f"... and {len(problems) - MAX_SHOWN} more problems")

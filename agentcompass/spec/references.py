@@ -7,7 +7,7 @@ that is not set leaves a fault on the value, which is a problem only for whoever
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, final
 
 import attrs
@@ -133,7 +133,7 @@ class _Text:
     def __init__(self, text: str, environ: Mapping[str, str], *, is_secret: bool) -> None:
         self._environ = environ
         self._is_secret = is_secret
-        self.fault: str | None = None
+        self._faults: list[str] = []
         self.pieces: list[_Piece] = []
         end = 0
         for match in _REFERENCE.finditer(text):
@@ -144,8 +144,11 @@ class _Text:
         self.has_reference = any(piece.name for piece in self.pieces)
         self.value = "".join(piece.value for piece in self.pieces)
         self.places = [place for place in places_in(self.value) if self._counts(place)]
-        if self.fault is None and self._holds_mask():
-            self.fault = f"holds {MASK}, which stands for a secret that was left out: write it again, best as ${{NAME}}"
+
+    @property
+    def fault(self) -> str | None:
+        """Why the text cannot be used; None if it can."""
+        return self._faults[0] if self._faults else None
 
     def secret_pieces(self) -> Iterable[_Piece]:
         """The references to what is secret: the variable's name or the place says so."""
@@ -153,23 +156,24 @@ class _Text:
 
     def stored(self) -> str:
         """The text with its references; other text only if it cannot be part of a secret."""
-        return self._rendered(lambda piece: self._reference(piece))
+        return "".join(
+            self._reference(piece) if piece.name else self._literal(piece, piece.written)
+            for piece in self.pieces
+        )
 
     def counted(self) -> str:
         """The text with values for those references that are not secret, and masks for all that is."""
-        return self._rendered(
-            lambda piece: MASK if self._is_secret_piece(piece) else self._clear(piece, piece.value)
-        )
-
-    def _rendered(self, of_reference: Callable[[_Piece], str]) -> str:
         return "".join(
-            of_reference(piece) if piece.name else self._literal(piece) for piece in self.pieces
+            MASK
+            if piece.name and self._is_secret_piece(piece)
+            else self._literal(piece, piece.value)
+            for piece in self.pieces
         )
 
-    def _literal(self, piece: _Piece) -> str:
+    def _literal(self, piece: _Piece, text: str) -> str:
         if not self._is_secret:
-            return self._clear(piece, piece.written)
-        return MASK if _SCHEME.sub("", piece.written).strip() else piece.written
+            return self._clear(piece, text)
+        return MASK if _SCHEME.sub("", text).strip() else text
 
     def _clear(self, piece: _Piece, text: str) -> str:
         """A piece's text without those parts that lie in a secret place."""
@@ -177,8 +181,8 @@ class _Text:
             return text
         parts, end = [], 0
         for place in self.places:
-            if place.covers(piece.start, piece.end):
-                begin = place.start if self._is_referenced(place) else place.widest_start
+            begin = place.start if self._is_referenced(place) else place.widest_start
+            if begin < piece.end and piece.start < place.end:
                 start = max(begin - piece.start, end)
                 parts += [text[end:start], MASK]
                 end = min(place.end - piece.start, len(text))
@@ -209,11 +213,6 @@ class _Text:
             for piece in self.pieces
         )
 
-    def _holds_mask(self) -> bool:
-        if self._is_secret:
-            return MASK in self.value
-        return any(MASK in self.value[place.start : place.end] for place in self.places)
-
     def _add(self, written: str, value: str, **more: str | None) -> None:
         if written:
             start = self.pieces[-1].end if self.pieces else 0
@@ -225,12 +224,14 @@ class _Text:
             self._add("$${", "${")
             return
         if name is None:
-            self.fault = "`${` starts no reference: write ${NAME}, ${NAME:-default}, or $${ for the characters"
+            self._faults.append(
+                "`${` starts no reference: write ${NAME}, ${NAME:-default}, or $${ for the characters"
+            )
             self._add(match[0], match[0])
             return
         value = self._environ.get(name, "")
         if not value and default is not None:
             value = default
         elif name not in self._environ:
-            self.fault = f"the environment variable {name!r} is not set"
+            self._faults.append(f"the environment variable {name!r} is not set")
         self._add(match[0], value, name=name, default=default)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import attrs
 
@@ -24,8 +24,11 @@ from agentcompass.spec.ranges import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    Range,
 )
 
+AttemptCount: TypeAlias = Annotated[int, Range(minimum=1, maximum=10_000)]
+"""More than anybody makes, and few enough to be planned in memory."""
 AttemptStrategy: TypeAlias = Literal["avg", "pass"]
 Progress: TypeAlias = Literal["auto", "plain", "none"]
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
@@ -40,7 +43,11 @@ class ComponentConfig:
     params: Any
     """An instance of the component's `Params` class, secrets revealed only through `Secret`."""
     written: Mapping[str, JSON]
-    """The same as plain JSON for files and the fingerprint: defaults filled in, secrets as references."""
+    """The same as plain JSON for files: defaults filled in, references as references, other secrets masked."""
+    counted: Mapping[str, JSON] | None = None
+    """The same for the fingerprint: values in the place of references that are not secret. None: as written."""
+    given: tuple[str, ...] | None = None
+    """Names of the parameters that differ from their defaults. None: not known, so all of them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,8 +70,11 @@ class ModelConfig:
     """Of one call, all retries and waits included; 0 means none."""
     max_connections: PositiveInt = 256
     """Calls in flight at once to this endpoint in one run."""
-    written: Mapping[str, JSON] = attrs.field(factory=dict)
-    """`params` as plain JSON for files: secrets as references."""
+    written: Mapping[str, JSON] | None = attrs.field(default=None, eq=False)
+    """`base_url`, `api_protocol` and `params` as plain JSON for files: references as references, other secrets masked.
+    None: to be made from the values."""
+    counted: Mapping[str, JSON] | None = attrs.field(default=None, eq=False)
+    """The same for the fingerprint: values in the place of references that are not secret."""
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +89,7 @@ class ExecutionConfig:
     """Delay before the first retry of an attempt, at most; it doubles with each further one."""
     retry_max_delay_seconds: NonNegativeFloat = 60.0
     """Longest delay before a retry."""
-    k: PositiveInt = 1
+    k: AttemptCount = 1
     """Attempts at each task."""
     attempt_strategy: AttemptStrategy = "avg"
     """`avg` makes all k attempts; `pass` stops at the first success."""
@@ -129,6 +139,8 @@ class Request:
     reuse_run_id: str | None
     weight: float = 1.0
     """Share of task slots relative to other requests."""
+    written_execution: Mapping[str, JSON] | None = None
+    """`execution` as plain JSON for files, like `ComponentConfig.written`. None: to be made from the values."""
 
 
 @attrs.frozen(kw_only=True)
@@ -177,5 +189,9 @@ class Orchestration:
     """Made by `run_evaluation`: directories are named after the components, not after the request."""
     prices: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
     """By model id pattern: US dollars per million tokens, keys input, cached_input, cache_write, output."""
+    written_runtime: Mapping[str, JSON] | None = None
+    """`runtime` as plain JSON for files, like `ComponentConfig.written`. None: to be made from the values."""
+    given_runtime: tuple[str, ...] = ()
+    """Names of the settings in `runtime` that somebody gave."""
     notes: tuple[str, ...] = ()
     """What resolving did that might surprise; shown by --dry-run and logged."""

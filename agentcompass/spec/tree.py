@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from agentcompass.errors import did_you_mean
-from agentcompass.secrets import Secret
+from agentcompass.secrets import MASK, Secret
 from agentcompass.spec.problems import Problems, join_path
 
 MAX_DEPTH: Final = 50
@@ -56,6 +56,13 @@ class Written:
     """A mapping that follows an explicit null or another kind of value: what is below it does not shine through."""
     overrode: Written | None = None
     """The value that this one took the place of."""
+
+    @property
+    def public(self) -> Any:
+        """The value as a message may show it: without what is secret."""
+        if self.is_secret:
+            return self.stored or MASK
+        return self.data if self.counted is None else self.counted
 
     @property
     def is_mapping(self) -> bool:

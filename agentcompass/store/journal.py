@@ -18,10 +18,16 @@ _log = logging.getLogger("agentcompass.store")
 
 
 @final
+class JournalLostError(StoreError):
+    """Somebody removed or replaced the journal while the run wrote it: what was recorded is not where it was."""
+
+
+@final
 class Journal:
     """`attempts.jsonl`, open for appending. After the first failure it takes no more lines.
 
-    Used by one thread.
+    Used by one thread. That the path still leads to the file is looked at with each commit: writing to a file that
+    has no name any more succeeds, and helps nobody.
 
     Args:
         path: Must not exist yet.
@@ -84,18 +90,45 @@ class Journal:
     def _sync(self) -> bool:
         try:
             os.fsync(self._descriptor)
-            self._durable = os.lseek(self._descriptor, 0, os.SEEK_END)
+            size = os.lseek(self._descriptor, 0, os.SEEK_END)
+            self._check_place(size)
         except OSError as error:
             self._failure = store_error("write", self.path, error)
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, self._durable)
-            return False
-        return True
+        except JournalLostError as error:
+            self._failure = error
+        else:
+            self._durable = size
+            return True
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, self._durable)
+        return False
+
+    def _check_place(self, size: int) -> None:
+        """Check that the journal is what its path leads to.
+
+        Raises:
+            JournalLostError: It is not.
+        """
+        try:
+            there = os.lstat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            what = "removed"
+        else:
+            # Not every network file system gives a file the same numbers by name and by descriptor; the size of a file
+            # that has just grown is the same only by chance.
+            is_ours = os.path.samestat(there, os.fstat(self._descriptor)) or there.st_size == size
+            if is_ours:
+                return
+            what = "replaced"
+        raise JournalLostError(
+            f"{self.path} was {what} while the run wrote it",
+            hint="What it had recorded is gone from there: run the same command again.",
+        )
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
             # A new one each time: a raised exception collects tracebacks.
-            raise StoreError(self._failure.message, hint=self._failure.hint)
+            raise type(self._failure)(self._failure.message, hint=self._failure.hint)
 
 
 @final

@@ -137,6 +137,18 @@ class RunPaths:
         """What attempts left, by task."""
         return self.run_dir / "tasks"
 
+    def make_dir(self, directory: Path) -> None:
+        """Make a directory of this run, and what is between; never the run's own, which somebody may have removed.
+
+        Raises:
+            OSError: It cannot be made; FileNotFoundError if the run is gone.
+        """
+        between = directory.relative_to(self.run_dir).parts
+        for depth in range(1, len(between) + 1):
+            step = self.run_dir.joinpath(*between[:depth])
+            if not step.is_dir():
+                step.mkdir(exist_ok=True)
+
     def attempt_dir(self, task_id: str, attempt: int) -> Path:
         """What one attempt left; exists only when there is something to keep."""
         return self.tasks_dir / safe_name(task_id) / f"attempt-{attempt}"

@@ -30,7 +30,7 @@ class LeaseBook:
     local sandboxes as well.
 
     Args:
-        leases_dir: Made with the first lease.
+        leases_dir: Made with the first lease; what it is in is there.
     """
 
     def __init__(self, leases_dir: Path) -> None:
@@ -44,7 +44,7 @@ class LeaseBook:
         """
         path = self._path(lease.id)
         with explained("write", path):
-            self.leases_dir.mkdir(parents=True, exist_ok=True)
+            self.leases_dir.mkdir(exist_ok=True)
             replace_file(path, codec.encode_lease(lease), sync=False)
 
     def remove(self, lease_id: str) -> None:

@@ -18,7 +18,7 @@ from agentcompass.store.layout import RunPaths
 
 @attrs.frozen(kw_only=True)
 class FailureGroup:
-    """Attempts without a score for the same cause, with one of them as an example."""
+    """Attempts without a score, or executions that were retried, for the same cause; with one of them as an example."""
 
     verdict: Verdict
     phase: Phase | None
@@ -41,6 +41,8 @@ class Report:
     board: Board
     failures: tuple[FailureGroup, ...] = ()
     """Most frequent first."""
+    retried: tuple[FailureGroup, ...] = ()
+    """Executions that failed and were followed by one with a score, by cause, most frequent first."""
     stopped_by: Mapping[str, int] = attrs.field(factory=dict)
     """Graded attempts whose agent was stopped early, by cause, most frequent first."""
     executions: int = 0
@@ -59,8 +61,8 @@ class Report:
     """Journal lines that could not be read."""
     analysis: Mapping[str, JSON] | None = None
     """What the analyzers noticed, as `analysis_file` has it; None if nothing was analysed, or not all of it yet."""
-    finish_command: str = ""
-    """Executes what is missing and reuses the rest."""
+    finish_command: str | None = None
+    """Executes what is missing and reuses the rest; None if nothing is missing."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -129,6 +131,7 @@ class Report:
             "coverage": self.coverage,
             "counts": self.counts,
             "failures": [attrs.asdict(group) for group in self.failures],
+            "retried": [attrs.asdict(group) for group in self.retried],
             "stopped_by": dict(self.stopped_by),
             "executions": self.executions,
             "reused": self.reused,

@@ -1,24 +1,44 @@
-"""A request as plain JSON for `run.json`, and the command that runs it again."""
+"""A request as plain JSON for `run.json`, and the command that finishes what a run is missing."""
 
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any, Final
 
 import attrs
 
+from agentcompass.options import NamedOption, RunOptions, options_of
 from agentcompass.records import JSON
-from agentcompass.spec.resolved import ComponentConfig, Request
+from agentcompass.secrets import MASK
+from agentcompass.spec.codec import as_json, default_of
+from agentcompass.spec.dump import written_execution, written_model, written_runtime
+from agentcompass.spec.resolved import (
+    ComponentConfig,
+    ExecutionConfig,
+    ModelConfig,
+    Orchestration,
+    Request,
+)
+from agentcompass.spec.written import DEFAULT_ENVIRONMENT
 from agentcompass.store.info import RunInfo
 
+_CALL_LIMITS: Final = ("max_retries", "timeout_seconds", "max_connections")
+_ROLES: Final = ("benchmark", "harness", "environment")
+_CHOSEN_ANEW: Final = {
+    f"runtime.{name}"
+    for name in ("progress", "log_level", "file_log_level", "results_dir", "reuse", "reuse_run_id")
+}
+"""What a command that finishes a run does not repeat: how it is shown, and what follows from the run itself."""
 
-def written_request(request: Request) -> dict[str, JSON]:
-    """Return a request as it may be stored: secrets as references, no credentials in URLs."""
+
+def written_request(request: Request, orchestration: Orchestration) -> dict[str, JSON]:
+    """Return a request as it may be stored: what was given by reference as that reference, other secrets masked."""
     model = request.model
+    shared = written_runtime(orchestration)
     return {
         "name": request.name,
         "benchmark": _component(request.benchmark),
@@ -26,15 +46,12 @@ def written_request(request: Request) -> dict[str, JSON]:
         "environment": _component(request.environment),
         "model": {
             "id": model.id,
-            "base_url": public_url(model.base_url),
+            **written_model(model),
             "api_key": None if model.api_key is None else model.api_key.written,
-            "api_protocol": list(model.api_protocol),
-            "params": dict(model.params),
-            "max_retries": model.max_retries,
-            "timeout_seconds": model.timeout_seconds,
-            "max_connections": model.max_connections,
+            **{name: getattr(model, name) for name in _CALL_LIMITS},
         },
-        "execution": attrs.asdict(request.execution),
+        "execution": dict(written_execution(request)),
+        "runtime": {name: shared[name] for name in orchestration.given_runtime},
         "run_name": request.run_name,
         "run_id": request.run_id,
         "reuse": request.reuse,
@@ -44,77 +61,94 @@ def written_request(request: Request) -> dict[str, JSON]:
 
 
 def _component(config: ComponentConfig) -> dict[str, JSON]:
-    return {"id": config.id, "params": dict(config.written)}
-
-
-def public_url(url: str | None) -> str | None:
-    """Return a URL without user name and password; text that is no URL as it is."""
-    if url is None or "@" not in url:
-        return url
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    written = dict(config.written)
+    given = written if config.given is None else config.given
+    return {"id": config.id, "params": written, "given": list(given)}
 
 
 def finish_command(info: RunInfo, run_dir: Path) -> str:
     """Return the shell command that executes what a run is missing and reuses what it has.
 
-    Secrets are not in it: a key that was given as a reference stays one, any other has to be given again.
+    It says what differs from the built-in defaults and nothing else. Secrets are not in it: what was given by
+    reference stays a reference; any other has to be given again.
 
     Args:
         info: The run; its `request` as `written_request` gives it.
         run_dir: Where it stands, from which the results directory follows.
     """
-    request = info.request
-    parts = {name: request.get(name) or {} for name in ("benchmark", "harness", "model")}
-    positional = [str(part.get("id", "?")) for part in parts.values()]
-    return shlex.join(
-        ["agentcompass", "run", *positional, *_options(request, run_dir), "--reuse", info.run_id]
-    )
+    settings = _settings(info.request)
+    up = 2 if info.request.get("run_name") is None else 3
+    settings["runtime.results_dir"] = str(run_dir.parents[up - 1])
+    words: list[str] = []
+    for option in sorted(options_of(RunOptions), key=lambda option: option.is_shared):
+        value = settings.get(option.path or "")
+        if value is not None and option.flag is not None:
+            words += _said(option, value)
+    ids = [
+        str((info.request.get(role) or {}).get("id", "?"))
+        for role in ("benchmark", "harness", "model")
+    ]
+    return shlex.join(["agentcompass", "run", *ids, *words, "--reuse", info.run_id])
 
 
-def _options(request: Mapping[str, Any], run_dir: Path) -> Iterator[str]:
-    model = request.get("model") or {}
-    execution = request.get("execution") or {}
-    environment = request.get("environment") or {}
-    run_name = request.get("run_name")
-    key = model.get("api_key")
-    yield from _option("--env", environment.get("id"))
-    for role, option in (
-        ("benchmark", "benchmark"),
-        ("harness", "harness"),
-        ("environment", "env"),
-    ):
-        yield from _option(f"--{option}-params", (request.get(role) or {}).get("params"))
-    yield from _option("--model-base-url", model.get("base_url"))
-    yield from _option("--model-api-key", key if str(key).startswith("${") else None)
-    for protocol in model.get("api_protocol") or ():
-        yield from _option("--model-api-protocol", protocol)
-    yield from _option("--model-params", model.get("params"))
-    for recipe in execution.get("enabled_recipes") or ():
-        yield from _option("--recipe", recipe)
-    if execution.get("k", 1) > 1:
-        yield from _option("--k", execution["k"])
-        yield from _option("--attempt-strategy", execution.get("attempt_strategy"))
-    yield from _option("--execution-params", _what_changes_answers(execution))
-    yield from _option("--results-dir", run_dir.parents[1 if run_name is None else 2])
-    yield from _option("--run-name", run_name)
+def _settings(request: Mapping[str, Any]) -> dict[str, JSON]:
+    """What a run was told beyond the defaults, by the path that an option has."""
+    found: dict[str, JSON] = {"output.run_name": request.get("run_name")}
+    for role in _ROLES:
+        component = request.get(role) or {}
+        params = component.get("params") or {}
+        given = component.get("given", params)
+        found[role] = {name: params[name] for name in given if params.get(name) is not None}
+    environment = (request.get("environment") or {}).get("id")
+    found["environment.id"] = None if environment == DEFAULT_ENVIRONMENT else environment
+    found |= _model_settings(request.get("model") or {})
+    own_options = {option.path for option in options_of(RunOptions)}
+    execution = _changed(request.get("execution") or {}, as_json(ExecutionConfig()))
+    found |= {f"execution.{name}": value for name, value in execution.items()}
+    found["execution"] = {
+        name: value for name, value in execution.items() if f"execution.{name}" not in own_options
+    }
+    shared = request.get("runtime") or {}
+    found |= {f"runtime.{name}": value for name, value in shared.items()}
+    return {
+        path: value for path, value in found.items() if path not in _CHOSEN_ANEW and value != {}
+    }
 
 
-def _what_changes_answers(execution: Mapping[str, Any]) -> dict[str, JSON]:
-    names = ("run_timeout_seconds", "evaluate_timeout_seconds", "timeout_multiplier")
-    set_ones = {name: execution[name] for name in names if execution.get(name) is not None}
-    if set_ones.get("timeout_multiplier") == 1:  # times one changes nothing, so it need not be said
-        del set_ones["timeout_multiplier"]
-    return set_ones
+def _model_settings(model: Mapping[str, Any]) -> dict[str, JSON]:
+    defaults = {field.name: default_of(field) for field in attrs.fields(ModelConfig)}
+    protocol, key = model.get("api_protocol"), model.get("api_key")
+    limits = {name: model[name] for name in _CALL_LIMITS if name in model}
+    return {
+        "model.base_url": model.get("base_url"),
+        "model.api_key": None if MASK in str(key) else key,
+        "model.api_protocol": None if protocol == defaults["api_protocol"] else protocol,
+        "model.params": {**(model.get("params") or {}), **_changed(limits, defaults)},
+    }
 
 
-def _option(name: str, value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        # Null means the default, which is what leaving the key out means too.
-        given = {key: item for key, item in value.items() if item is not None}
-        value = json.dumps(given, ensure_ascii=False) if given else None
-    if value is not None:
-        yield from (name, str(value))
+def _changed(settings: Mapping[str, JSON], defaults: Mapping[str, JSON]) -> dict[str, JSON]:
+    return {name: value for name, value in settings.items() if value != defaults.get(name)}
+
+
+def _said(option: NamedOption, value: JSON) -> Iterator[str]:
+    """An option with its value, as words of a command line."""
+    flag = str(option.flag)
+    if option.form in ("object", "array"):
+        yield from (flag, json.dumps(value, ensure_ascii=False))
+    elif option.form == "switch":
+        yield flag if value else f"--no-{flag.removeprefix('--')}"
+    elif option.form == "pairs":
+        for name, number in value.items():
+            yield from (flag, f"{name}={_text(number, option)}")
+    elif option.form != "positional":
+        for item in value if isinstance(value, list) else [value]:
+            yield from (flag, _text(item, option))
+
+
+def _text(value: JSON, option: NamedOption) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    # a single evaluation takes whole seconds, where a launch may have had a fraction
+    is_whole = value.is_integer() or option.type == (int | None)
+    return str(math.ceil(value)) if is_whole else str(value)

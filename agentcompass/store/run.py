@@ -132,7 +132,13 @@ class RunStore:
     def trajectory(self, task_id: str, attempt: int, execution: int) -> Trajectory:
         """Return where the steps of an execution go; nothing is made before the first one."""
         path = self.paths.trajectory_file(task_id, attempt, execution)
-        return Trajectory(self._writer, path, self._scrub, self._with_steps.add)
+        return Trajectory(
+            self._writer,
+            path,
+            self._scrub,
+            make_dir=self.paths.make_dir,
+            on_step=self._with_steps.add,
+        )
 
     def update(self, info: RunInfo) -> None:
         """Replace `run.json`, durably and at once for readers.
@@ -194,7 +200,7 @@ class RunStore:
             return record
         path = self.paths.answer_file(record.task_id, record.attempt, record.execution)
         with explained("write", path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self.paths.make_dir(path.parent)
             replace_file(path, data, sync=True)
             sync_names(path.parent, self.paths.run_dir)
         half = MAX_ANSWER_BYTES // 2

@@ -33,18 +33,20 @@ def summarize(run_dir: Path, *, write: bool = True) -> Report:
     corrupt: list[CorruptLine] = []
     for record in run.records(corrupt.append):
         tally.add(record)
+    board = score_tasks(
+        list(tally.outcomes()),
+        run.plan.metrics,
+        k=run.plan.k,
+        strategy=run.plan.attempt_strategy,
+    )
     report = Report(
         paths=run.paths,
         info=run.info,
         plan=run.plan,
         status=run.status,
-        board=score_tasks(
-            list(tally.outcomes()),
-            run.plan.metrics,
-            k=run.plan.k,
-            strategy=run.plan.attempt_strategy,
-        ),
+        board=board,
         failures=tally.failures(),
+        retried=tally.retried(),
         stopped_by=tally.stopped_by(),
         executions=tally.executions,
         reused=tally.reused,
@@ -54,7 +56,7 @@ def summarize(run_dir: Path, *, write: bool = True) -> Report:
         unplanned=tally.unplanned,
         corrupt_lines=tuple(corrupt),
         analysis=read_analysis(run.paths.analysis_file),
-        finish_command=finish_command(run.info, run_dir),
+        finish_command=finish_command(run.info, run_dir) if board.coverage < 1 else None,
     )
     if write:
         write_report(report)

@@ -6,12 +6,16 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from agentcompass.errors import counted
 from agentcompass.metrics.scores import Score
 from agentcompass.store.markdown import block, code, escape, table
-from agentcompass.store.report import Report
+from agentcompass.store.report import FailureGroup, Report
 
 MAX_ROWS: Final = 50
 """Causes of failure, categories and the like that are listed; the rest is counted."""
+MAX_RETRIED: Final = 10
+"""Causes of failures that did no harm."""
+_CAUSE: Final = ("phase", "cause", "example", "message")
 
 
 def summary_page(report: Report) -> str:
@@ -22,6 +26,7 @@ def summary_page(report: Report) -> str:
         _pass_rates(report),
         _counts(report),
         _failures(report),
+        _retried(report),
         _stopped(report),
         _categories(report),
         _analysis(report),
@@ -48,11 +53,11 @@ def _headline(report: Report) -> str:
         )
     if info.reused_from:
         lines.append(
-            f"- {report.reused} attempts were taken over from run {code(info.reused_from)}"
+            f"- {counted(report.reused, 'attempt')} taken over from run {code(info.reused_from)}"
         )
     if report.corrupt_lines:
         lines.append(
-            f"- **{len(report.corrupt_lines)} lines of the journal cannot be read** and count as missing"
+            f"- **{counted(len(report.corrupt_lines), 'line')} of the journal cannot be read**: what they held is missing"
         )
     return "\n".join(lines)
 
@@ -60,8 +65,8 @@ def _headline(report: Report) -> str:
 def _coverage_words(report: Report) -> str:
     counts = report.board.counts
     if report.plan.attempt_strategy == "pass":
-        return f"{counts.resolved} of {counts.tasks} tasks resolved"
-    return f"{counts.graded} of {counts.planned} attempts graded"
+        return f"{counts.resolved} of {counted(counts.tasks, 'task')} resolved"
+    return f"{counts.graded} of {counted(counts.planned, 'attempt')} graded"
 
 
 def _scores(report: Report) -> str:
@@ -94,7 +99,9 @@ def _pass_rates(report: Report) -> str:
         ]
         for name, score in rated.items()
     ]
-    words = f"{report.plan.k} attempts a task, strategy `{report.plan.attempt_strategy}`."
+    words = (
+        f"{counted(report.plan.k, 'attempt')} a task, strategy `{report.plan.attempt_strategy}`."
+    )
     return f"## Attempts per task\n\n{words}\n\n{table(header, rows)}"
 
 
@@ -110,7 +117,9 @@ def _counts(report: Report) -> str:
     row = [counts.planned, counts.graded, counts.infra, counts.cancelled, counts.skipped]
     text = f"## Attempts\n\n{table(header, [[str(n) for n in row]])}"
     if counts.not_needed:
-        text += f"\n\n{counts.not_needed} of the skipped ones were not needed: their task had succeeded."
+        text += (
+            f"\n\nOf those skipped, not needed since their task had succeeded: {counts.not_needed}."
+        )
     return text
 
 
@@ -118,18 +127,29 @@ def _failures(report: Report) -> str:
     if not report.failures:
         return ""
     rows = [
-        [
-            str(group.count),
-            group.verdict,
-            group.phase or "-",
-            code(group.code),
-            f"{code(group.task_id)} / {group.attempt}",
-            escape(group.message),
-        ]
-        for group in report.failures[:MAX_ROWS]
+        [str(group.count), group.verdict, *_cause(group)] for group in report.failures[:MAX_ROWS]
     ]
-    header = ["attempts", "verdict", "phase", "cause", "example", "message"]
+    header = ["attempts", "verdict", *_CAUSE]
     return f"## Without a score\n\n{table(header, rows)}{_rest(len(report.failures))}"
+
+
+def _retried(report: Report) -> str:
+    if not report.retried:
+        return ""
+    rows = [[str(group.count), *_cause(group)] for group in report.retried[:MAX_RETRIED]]
+    words = "Infrastructure failures after which another execution of the attempt gave a score."
+    left = len(report.retried) - len(rows)
+    rest = f"\n\n... and {counted(left, 'more cause')}." if left else ""
+    return f"## Retried\n\n{words}\n\n{table(['executions', *_CAUSE], rows)}{rest}"
+
+
+def _cause(group: FailureGroup) -> list[str]:
+    return [
+        group.phase or "-",
+        code(group.code),
+        f"{code(group.task_id)} / {group.attempt}",
+        escape(group.message),
+    ]
 
 
 def _stopped(report: Report) -> str:
@@ -208,19 +228,20 @@ def _cost_lines(report: Report) -> Iterator[str]:
     usage = report.usage
     yield (
         f"Tokens: {usage.total_tokens:,} = {usage.input_tokens:,} in ({usage.cached_tokens:,} cached)"
-        f" + {usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning), {usage.calls:,} calls"
+        f" + {usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning), {counted(usage.calls, 'call')}"
     )
     if usage.unmetered_calls:
-        yield f"{usage.unmetered_calls:,} calls reported no usage: their tokens are not in these sums"
+        yield f"Without usage: {counted(usage.unmetered_calls, 'call')}, whose tokens are not in these sums"
     cost = "unknown" if usage.cost_usd is None else f"{usage.cost_usd:,.4f} US dollars"
     yield f"Price: {cost}"
     if report.reused:
-        yield f"Of these, {report.reused_usage.total_tokens:,} tokens had been paid for by an earlier run"
+        tokens = counted(report.reused_usage.total_tokens, "token")
+        yield f"Paid for by an earlier run: {tokens} of these"
     elapsed = report.elapsed_seconds
     wall = "not over" if elapsed is None else _duration(elapsed)
     yield (
-        f"Time: {wall} on the clock, {_duration(report.execution_seconds)} over all"
-        f" {report.executions + report.reused:,} executions"
+        f"Time: {wall} on the clock, {_duration(report.execution_seconds)} in"
+        f" {counted(report.executions + report.reused, 'execution')}"
     )
 
 
@@ -240,7 +261,7 @@ def _files(report: Report) -> str:
 
 
 def _finish(report: Report) -> str:
-    if report.coverage >= 1 or report.status == "running":
+    if report.finish_command is None or report.status == "running":
         return ""
     return (
         "## Finish what is missing\n\n"

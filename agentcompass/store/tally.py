@@ -45,6 +45,7 @@ class Tally:
         self._position = {task_id: at for at, (task_id, _category) in enumerate(plan.tasks)}
         self._endings: list[_Ending | None] = [None] * (len(plan.tasks) * plan.k)
         self._failures: dict[Failure, Failure] = {}
+        self._retried: list[tuple[int, Failure]] = []
         self.usage = Usage()
         self.reused_usage = Usage()
         self.executions = self.reused = self.unplanned = 0
@@ -64,6 +65,8 @@ class Tally:
             self.reused += 1
             self.reused_usage += record.usage
         slot = task * self._plan.k + record.attempt - 1
+        if record.will_retry and (failure := self._shared(record.failure)):
+            self._retried.append((slot, failure))
         known = self._endings[slot]
         if known is None or supersedes(record, known):
             self._endings[slot] = _Ending(
@@ -104,6 +107,31 @@ class Tally:
                 key = (group.verdict, group.phase, group.code)
                 counts[key] += 1
                 examples.setdefault(key, group)
+        return tuple(
+            attrs.evolve(examples[key], count=count) for key, count in counts.most_common()
+        )
+
+    def retried(self) -> tuple[FailureGroup, ...]:
+        """Why executions failed that were followed by one with a score: grouped like `failures`."""
+        counts: Counter[tuple[str | None, str]] = Counter()
+        examples: dict[tuple[str | None, str], FailureGroup] = {}
+        for slot, failure in self._retried:
+            ending = self._endings[slot]
+            if ending is None or ending.verdict != "graded":
+                continue
+            task, attempt = divmod(slot, self._plan.k)
+            key = (failure.phase, failure.code)
+            counts[key] += 1
+            if key not in examples:
+                examples[key] = FailureGroup(
+                    verdict="infra",
+                    phase=failure.phase,
+                    code=failure.code,
+                    count=1,
+                    task_id=self._plan.tasks[task][0],
+                    attempt=attempt + 1,
+                    message=failure.message,
+                )
         return tuple(
             attrs.evolve(examples[key], count=count) for key, count in counts.most_common()
         )

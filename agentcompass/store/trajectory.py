@@ -31,13 +31,21 @@ class Trajectory:
         writer: Whose thread writes.
         path: Of the file.
         scrub: Removes secrets.
+        make_dir: Makes the file's directory.
         on_step: Told the directory that each step goes to, which may not be there yet.
     """
 
     def __init__(
-        self, writer: Writer, path: Path, scrub: jsonl.Scrub, on_step: Callable[[Path], None]
+        self,
+        writer: Writer,
+        path: Path,
+        scrub: jsonl.Scrub,
+        *,
+        make_dir: Callable[[Path], None],
+        on_step: Callable[[Path], None],
     ) -> None:
         self.path = path
+        self._make_dir = make_dir
         self._on_step = on_step
         self._writer = writer
         self._scrub = scrub
@@ -103,6 +111,5 @@ class Trajectory:
         try:
             return open_append(self.path)
         except FileNotFoundError:
-            self.path.parent.parent.mkdir(parents=True, exist_ok=True)
-            self.path.parent.mkdir(exist_ok=True)  # in this order, no call is made only to fail
+            self._make_dir(self.path.parent)
             return open_append(self.path)

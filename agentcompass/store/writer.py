@@ -6,6 +6,7 @@ whoever asked. Thousands of small records a second therefore cost a few fsyncs, 
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 from collections import deque
@@ -69,8 +70,14 @@ class Writer:
 
     def start(self) -> None:
         """Start the thread; jobs may have been submitted before."""
-        # A daemon, since a disk that hangs for ever must not keep the process.
-        self._thread = threading.Thread(target=self._work, name="agentcompass-writer", daemon=True)
+        # A daemon, since a disk that hangs for ever must not keep the process; with the context of the run, by which
+        # the log knows whose messages its are.
+        self._thread = threading.Thread(
+            target=contextvars.copy_context().run,
+            args=(self._work,),
+            name="agentcompass-writer",
+            daemon=True,
+        )
         self._thread.start()
 
     def submit(self, job: Job) -> None:

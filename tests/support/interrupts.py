@@ -109,7 +109,9 @@ def _signal(child: PtyProcess, kind: str) -> None:
     if kind == "sigterm":
         os.kill(child.pid, signal.SIGTERM)
         return
-    if kind == "terminal closed":  # the system sends SIGHUP, and every write to the terminal fails from now on
+    if (
+        kind == "terminal closed"
+    ):  # the system sends SIGHUP, and every write to the terminal fails from now on
         os.close(child.fd)
         child.fd = -1
         return

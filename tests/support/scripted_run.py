@@ -80,7 +80,9 @@ def retried(task, code="rate-limited", request="demo", at=START):
     )
 
 
-def request_finished(status="completed", score=0.5, error=None, request="demo", at=START):
+def request_finished(
+    status="completed", score=0.5, error=None, request="demo", at=START, run_dir="results/demo/r1"
+):
     return events.RequestFinished(
         at=at,
         request=request,
@@ -89,5 +91,5 @@ def request_finished(status="completed", score=0.5, error=None, request="demo", 
         ci95=None if score is None else (0.2, 0.8),
         coverage=1.0,
         error=error,
-        run_dir="results/demo/r1",
+        run_dir=run_dir,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from agentcompass.records import ExecutionRecord, Failure, Metric, Usage
+from agentcompass.records import ExecutionRecord, Failure, Lease, Metric, Usage
 from agentcompass.secrets import Scrubber
 from agentcompass.store.identity import this_process
 from agentcompass.store.layout import RunPaths
@@ -54,6 +54,20 @@ def run_info(run_id="r1", **fields) -> RunInfo:
 def run_plan(*tasks, k=1, strategy="avg", metrics=(ACCURACY,)) -> RunPlan:
     pairs = tuple(task if isinstance(task, tuple) else (task, None) for task in tasks)
     return RunPlan(tasks=pairs, k=k, attempt_strategy=strategy, metrics=metrics, min_coverage=1.0)
+
+
+def lease(lease_id="l1", **fields) -> Lease:
+    return Lease(
+        id=lease_id,
+        run_id="r1",
+        task_id="t1",
+        environment="docker",
+        name=f"agentcompass-{lease_id}",
+        created_at="2026-01-01T00:00:00+00:00",
+        expires_at="2026-01-08T00:00:00+00:00",
+        owner=this_process(),
+        **fields,
+    )
 
 
 class Disk:

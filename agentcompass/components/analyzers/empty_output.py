@@ -8,6 +8,7 @@ from typing import final
 from agentcompass.components.analysis import AnalyzerParams, Finding, FinishedAttempt, Step
 from agentcompass.components.analyzers.reading import calls_in, is_reply, text_of
 from agentcompass.components.base import Analyzer
+from agentcompass.errors import counted
 
 
 @final
@@ -27,7 +28,7 @@ class EmptyOutput(Analyzer[AnalyzerParams]):
             yield Finding(label="empty-answer", detail=why)
         usage = record.usage
         if usage.calls > usage.unmetered_calls and usage.output_tokens == 0:
-            yield Finding(label="no-output-tokens", detail=f"in {usage.calls} calls")
+            yield Finding(label="no-output-tokens", detail=f"in {counted(usage.calls, 'call')}")
         empty = sum(1 for step in attempt.steps() if is_reply(step) and _is_empty(step))
         if empty:
             yield Finding(label="empty-reply", detail=f"{empty} empty replies", value=empty)

@@ -11,6 +11,7 @@ import attrs
 from agentcompass.components.analysis import AnalyzerParams, Finding, FinishedAttempt
 from agentcompass.components.analyzers.reading import Call, calls_in
 from agentcompass.components.base import Analyzer
+from agentcompass.errors import counted
 from agentcompass.spec.ranges import Range
 
 LONGEST_CYCLE: Final = 4
@@ -54,7 +55,7 @@ class RepeatedToolCalls(Analyzer[RepeatedToolCallsParams]):
             label, detail = "same-call", f"{found.times} times in a row: {call}"
         else:
             label = "same-cycle"
-            detail = f"{found.length} calls, {found.times} times in a row, the last one {call}"
+            detail = f"{counted(found.length, 'call')}, {found.times} times in a row, the last one {call}"
         yield Finding(label=label, detail=detail, value=found.times)
 
 

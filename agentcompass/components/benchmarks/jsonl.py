@@ -40,12 +40,25 @@ MAX_SHOWN: Final = 2000
 MAX_OUTPUT: Final = 16 * KiB
 
 
+def _absolute(path: Path | str) -> Path:
+    return Path(path).expanduser().absolute()
+
+
+def _as_typed(path: Path) -> Path:
+    """The path as people know it: relative to the working directory if it is below."""
+    try:
+        here = Path.cwd()
+    except OSError:  # it was removed
+        return path
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 @attrs.frozen(kw_only=True)
 class JsonLinesParams(SelectionParams):
     """Parameters of `jsonl`."""
 
-    path: Path = attrs.field(metadata=SELECTION)
-    """The file, relative to the working directory. Its content counts for reuse, not where it lies."""
+    path: Path = attrs.field(metadata=SELECTION, converter=_absolute)
+    """The file, relative to the working directory; kept as an absolute path. Its content counts for reuse, not where it lies."""
     categories: tuple[str, ...] | None = attrs.field(default=None, metadata=SELECTION)
     """Run only tasks of these categories, at least one. None: all tasks."""
     scorer: Scorer | None = None
@@ -109,7 +122,7 @@ class JsonLines(Benchmark[JsonLinesParams]):
             problems.add(self.id, "prompt_template", f"must have {PLACEHOLDER} in it")
         if params.answer_pattern is not None and (fault := regexes.fault_of(params.answer_pattern)):
             problems.add(self.id, "answer_pattern", fault)
-        path = params.path.expanduser()
+        path = _as_typed(params.path)
         if path.exists() and not path.is_file():
             problems.add(self.id, "path", f"{path} is no regular file")
             problems.raise_if_any()

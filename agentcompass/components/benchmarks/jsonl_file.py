@@ -15,6 +15,7 @@ from agentcompass.components.base import Task
 from agentcompass.components.benchmarks import regexes, scoring
 from agentcompass.components.messages import Message
 from agentcompass.errors import did_you_mean
+from agentcompass.metrics.board import UNCATEGORIZED
 from agentcompass.records import JSON
 from agentcompass.spec.problems import Problems
 
@@ -155,6 +156,8 @@ class _Reader:
             fields.wrong("id", f"{name!r} is also the id of line {self.line_of[name]}")
         item = fields.item(self._default_scorer)
         category = fields.get("category")
+        if category == UNCATEGORIZED:
+            fields.wrong("category", f"{category!r} stands for tasks without one: leave it out")
         if category is not None:
             self.categories.setdefault(category)
         if name is None:

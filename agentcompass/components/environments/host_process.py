@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, Literal, final
 
@@ -35,6 +35,7 @@ from agentcompass.components.environments.enclosure import OWN_PROCESSES, Enclos
 from agentcompass.components.environments.place import OpenPlace, Place
 from agentcompass.components.environments.removal import remove_tree
 from agentcompass.components.environments.session import HostSession, Surroundings, to_bytes
+from agentcompass.components.environments.space import DiskSpace
 from agentcompass.components.environments.trees import Command, Keeper
 from agentcompass.components.environments.workspace import (
     Workspace,
@@ -95,9 +96,13 @@ class HostProcess(Environment[HostProcessParams]):
             network_control=self.is_isolated,
             is_security_boundary=self.is_isolated and params.network == "none",
         )
+        # A command takes three (its guard, its two outputs), namespaces two more; one is for what runs in the background.
+        self.descriptors = 6 if self.is_isolated else 4
         self._keeper = Keeper()
         self._files = trio.CapacityLimiter(FILE_THREADS)
         self._control = trio.CapacityLimiter(CONTROL_THREADS)
+        # Without self, whose end must wait for no garbage collection: the keeper ends with it.
+        self._space = DiskSpace(partial(_resolved, params.root))
 
     @property
     def is_isolated(self) -> bool:
@@ -112,7 +117,7 @@ class HostProcess(Environment[HostProcessParams]):
     @property
     def root(self) -> Path:
         """Where sandboxes go, without links."""
-        return Path(self.params.root or tempfile.gettempdir()).expanduser().resolve()
+        return _resolved(self.params.root)
 
     def lease_details(self) -> Mapping[str, str]:
         """The root, so that a sandbox is found again when the parameter has changed."""
@@ -210,7 +215,9 @@ class HostProcess(Environment[HostProcessParams]):
             lease_id=lease.id,
             entry=entry,
         )
-        return HostSession(workspace, surroundings, place, self._files, self._control)
+        return HostSession(
+            workspace, surroundings, place, self._files, self._control, space=self._space
+        )
 
     def _base_env(self, workspace: Workspace) -> dict[str, str]:
         """What commands see in any case; nothing in it is secret."""
@@ -230,6 +237,10 @@ class HostProcess(Environment[HostProcessParams]):
             name: os.environ[name] for name in self.params.inherit_env if name in os.environ
         }
         return {**inherited, **self.params.env_variables}
+
+
+def _resolved(root: str | None) -> Path:
+    return Path(root or tempfile.gettempdir()).expanduser().resolve()
 
 
 def _enclosing(line: Sequence[str], workspace: Workspace, lease: Lease) -> Command:

@@ -11,9 +11,9 @@ Keeper and guards are child subreapers (prctl(2)): a process whose parent ends b
 init's. So nothing is found by name, group or terminal, all of which a program can change; it is found by descent,
 which it cannot. The keeper is a grandchild that the engine's process does not have to wait for.
 
-Run as `python -I -S keeper.py CONTROL_FD ENGINE_PID`: one file, since the package is out of reach then; only the
-standard library, and as little of it as possible, because each guard is a fork of this. The other end is `trees.py`, which defines nothing of the
-protocol but uses it:
+Run as `python -I -S keeper.py CONTROL_FD ENGINE_PID MAX_FILES`: one file, since the package is out of reach then; only the
+standard library, and as little of it as possible, because each guard is a fork of this. Commands may have MAX_FILES
+open, unless they ask for more. The other end is `trees.py`, which defines nothing of the protocol but uses it:
 
 - CONTROL_FD takes `+` with one socket: the line to a new guard.
 - On that line the guard gets 8 bytes of length (little endian) and a marshalled request: `argv`, `env`, `cwd` (bytes),
@@ -93,6 +93,9 @@ def main() -> None:
     else:
         control, engine = socket.socket(fileno=int(sys.argv[1])), watch_engine(int(sys.argv[2]))
         adopt_orphans(libc.prctl)  # while somebody hears of it if this kernel cannot
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        if most != resource.RLIM_INFINITY and int(sys.argv[3]) < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[3]), most))
         if os.fork():
             os._exit(0)
         os.setsid()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -19,14 +20,17 @@ from agentcompass.components.environments import leftovers, pipes, removal, tran
 from agentcompass.components.environments.capture import HeadTail
 from agentcompass.components.environments.interactive import Program
 from agentcompass.components.environments.place import Place
+from agentcompass.components.environments.space import DiskSpace
 from agentcompass.components.environments.trees import Command, Tree
-from agentcompass.components.environments.workspace import Workspace
+from agentcompass.components.environments.workspace import Workspace, disk_full
 from agentcompass.errors import SandboxError
 
 T = TypeVar("T")
 
 TIMED_OUT = 124
 CANNOT_START = 126
+FILE_TOO_LARGE = 128 + signal.SIGXFSZ
+"""Exit code of a command that `storage_mb` has ended."""
 DRAIN_SECONDS = 0.2
 """How long output is still awaited after a command's end, when something that it left holds its pipes."""
 LAST_SECONDS = 3.0
@@ -56,13 +60,18 @@ class HostSession(Session):
         place: Place,
         file_limiter: trio.CapacityLimiter,
         control_limiter: trio.CapacityLimiter,
+        *,
+        space: DiskSpace,
     ) -> None:
         self.workdir = workspace.seen(workspace.work_dir)
         self._workspace = workspace
         self._surroundings = surroundings
         self._place = place
         self._file_limiter, self._control_limiter = file_limiter, control_limiter
+        self._space = space
         self._trees: set[Tree] = set()
+        self._was_cut_while_full = False
+        """A command was cancelled that may have missed space: what it left is no evidence."""
         self._is_wounded = False
         """A guard was killed: the place is swept before anything is called clean."""
 
@@ -93,8 +102,10 @@ class HostSession(Session):
 
         Raises:
             SandboxError: `user` is given (code `unsupported-user`); the sandbox's keeper was killed (`sandbox-died`);
-                something could not be killed (`processes-left`).
+                something could not be killed (`processes-left`); it failed, and the file system had no space left while
+                it ran (`disk-full`; see `space`).
         """
+        self._check_past()
         if user is not None:
             raise SandboxError(
                 "host_process runs commands as its own user only",
@@ -108,12 +119,18 @@ class HostSession(Session):
         data = to_bytes(stdin) if isinstance(stdin, str) else stdin or b""
         outputs = (HeadTail(max_output), HeadTail(max_output))
         streams = pipes.for_exec(data)
+        is_cut = True
         try:
             code, timed_out = await self._run(
                 self._command(argv, cwd, env), streams, outputs, timeout
             )
+            is_cut = False
         finally:
             streams.close()
+            if is_cut and self._space.seen_full_since(started):
+                self._was_cut_while_full = True
+        if code not in (0, FILE_TOO_LARGE) and await self._space.was_full_since(started):
+            raise disk_full(f"the disk was full while a command ran that failed (exit code {code})")
         return ExecResult(
             returncode=code,
             stdout=outputs[0].text(),
@@ -134,7 +151,8 @@ class HostSession(Session):
             async with trio.open_nursery() as readers:
                 for fd, output in zip((streams.stdout, streams.stderr), outputs, strict=True):
                     readers.start_soon(_collect, fd, output)
-                with trio.move_on_after(math.inf if timeout is None else max(0.0, timeout)):
+                limit = math.inf if timeout is None else max(0.0, timeout)
+                with self._space.watched(readers), trio.move_on_after(limit):
                     await tree.ended()
                 timed_out = tree.is_running
                 if timed_out:
@@ -201,7 +219,17 @@ class HostSession(Session):
         return await self._in_thread((Path(self.workdir) / path).exists)
 
     async def end_processes(self) -> int:
-        """Kill whatever runs in the sandbox, commands that are still awaited included; see `Session`."""
+        """Kill whatever runs in the sandbox, commands that are still awaited included; see `Session`.
+
+        Raises:
+            SandboxError: Something could not be killed (code `processes-left`), or a command was cancelled while the
+                file system had no space left (`disk-full`).
+        """
+        count = await self._end_all()
+        self._check_past()
+        return count
+
+    async def _end_all(self) -> int:
         trees = list(self._trees)
         async with trio.open_nursery() as nursery:
             for tree in trees:
@@ -233,7 +261,7 @@ class HostSession(Session):
     async def _close(self, keep: bool) -> None:
         try:
             try:
-                await self.end_processes()
+                await self._end_all()
             finally:
                 await self._place.close()
         finally:
@@ -244,6 +272,10 @@ class HostSession(Session):
                     check_cancelled,
                     limiter=self._control_limiter,
                 )
+
+    def _check_past(self) -> None:
+        if self._was_cut_while_full:
+            raise disk_full("the disk was full while a command ran that was then cancelled")
 
     async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
         return await trio.to_thread.run_sync(partial(function, *args), limiter=self._file_limiter)

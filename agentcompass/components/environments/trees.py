@@ -21,6 +21,7 @@ from typing import final
 import attrs
 import trio
 
+from agentcompass import descriptors
 from agentcompass.errors import SandboxError
 
 START_SECONDS = 60.0
@@ -86,7 +87,8 @@ class Keeper:
     def _launch(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = str(Path(__file__).with_name("keeper.py"))
-        argv = [sys.executable, "-I", "-S", program, str(theirs.fileno()), str(os.getpid())]
+        numbers = (theirs.fileno(), os.getpid(), descriptors.given_limit())
+        argv = [sys.executable, "-I", "-S", program, *map(str, numbers)]
         # Nothing of the host's environment, except what the dynamic linker may need to find libpython.
         env = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         with theirs:

@@ -304,12 +304,17 @@ def disk_errors() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise SandboxError(
-                f"no space is left for sandboxes: {error}",
-                code="disk-full",
-                hint="Free some, or choose another disk by the parameter root.",
-            ) from error
+            raise disk_full(str(error)) from error
         raise
+
+
+def disk_full(detail: str) -> SandboxError:
+    """The error for a file system that has no space left."""
+    return SandboxError(
+        f"no space is left for sandboxes: {detail}",
+        code="disk-full",
+        hint="Free some, or choose another disk by the parameter root.",
+    )
 
 
 def too_large(path: str, limit: int) -> SandboxError:

@@ -283,7 +283,10 @@ def test_config_show_lists_every_setting_with_its_origin(program):
 
 def test_config_docs_describes_settings_and_components(program):
     text = program("config", "docs").stdout
-    assert "execution.k  (integer, at least 1; default 1, --k)\n    Attempts at each task." in text
+    assert (
+        "execution.k  (integer, at least 1, at most 10000; default 1, --k)\n    Attempts at each task."
+        in text
+    )
     assert "benchmarks.jsonl.path  (path; required)" in text
 
 

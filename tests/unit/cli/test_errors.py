@@ -88,3 +88,24 @@ def test_nobody_to_tell_is_no_further_error():
     stream = io.StringIO()
     stream.close()
     tell("text", Context.of([]), stream)
+
+
+def test_an_error_of_the_system_is_told_with_its_file():
+    error = FileNotFoundError(2, "No such file or directory", "x\x1b.txt")
+    assert reported(error) == (1, "error: No such file or directory: 'x\\x1b.txt'\n")
+
+
+def test_a_line_of_thousands_of_characters_keeps_its_ends():
+    _, text = reported(ConfigurationError("a" * 9000 + " is too long"))
+    assert text.startswith("error: aaa")
+    assert text.endswith("a is too long\n")
+    assert len(text) < 1100
+
+
+def test_the_result_for_programs_has_no_secret():
+    context = Context.of(["--model-api-key", "sk-verysecret"])
+    value = {"sk-verysecret": ["x sk-verysecret", 1, None], "ok": ({"a": "sk-verysecret"},)}
+    assert context.scrubbed(value) == {
+        "[secret]": ["x [secret]", 1, None],
+        "ok": [{"a": "[secret]"}],
+    }

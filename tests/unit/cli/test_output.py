@@ -14,6 +14,21 @@ def test_columns_are_aligned_and_lines_have_no_tail():
     assert table([("a", "long cell", "x"), ("bbb", "c", "")]) == "a    long cell  x\nbbb  c"
 
 
+def test_a_cell_cannot_eat_its_padding_or_its_neighbour():
+    rows = [
+        ("c\x1b", "0.5"),
+        ("d\x1b[", "0.5"),
+        ("e\x1b]0;title\x07", "0.5"),
+        ("two\nlines\x07", "1"),
+    ]
+    assert table(rows).splitlines() == [
+        "c          0.5",
+        "d          0.5",
+        "e          0.5",
+        "two lines  1",
+    ]
+
+
 def test_an_ascii_stream_gets_escapes(monkeypatch):
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))

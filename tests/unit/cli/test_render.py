@@ -96,6 +96,21 @@ def test_there_is_nothing_to_finish_in_a_whole_or_running_run(summary):
     assert "next " not in render.result_text(changed(**summary))
 
 
+def test_one_of_a_kind_is_in_the_singular():
+    result = changed(reused=1, corrupt_lines=[{}])
+    result["metrics"]["categories"]["easy"]["counts"]["tasks"] = 1
+    result["summary"]["usage"]["calls"] = 1
+    text = render.result_text(result)
+    for words in ("1 attempt of an", "1 line cannot be read", "]  1 task", "in 1 call, 1 without"):
+        assert words in text
+
+
+def test_a_name_is_one_line():
+    result = copy.deepcopy(RESULT)
+    result["metadata"]["name"] = "two\nlines\x1b[2J"
+    assert render.result_text(result).splitlines()[0] == "two lines: failed"
+
+
 def test_several_attempts_show_their_rates():
     result = copy.deepcopy(RESULT)
     result["metrics"]["k"] = 4

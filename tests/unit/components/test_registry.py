@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -15,7 +17,7 @@ from agentcompass.components.base import (
     NoParams,
     Recipe,
 )
-from agentcompass.components.contract import BASES
+from agentcompass.components.contract import BASES, faults_of, kind_of
 from agentcompass.components.registry import BUILTINS, KINDS, known, load, register
 from agentcompass.errors import ConfigurationError, UnknownComponentError
 from agentcompass.records import Metric
@@ -166,6 +168,47 @@ def benchmark_with(**attributes):
     return type("Made", (Benchmark,), {k: v for k, v in body.items() if v is not None})
 
 
+async def _async(self, *args):
+    return ""
+
+
+async def _yields(self, *args):
+    yield None
+
+
+def _plain(self, *args):
+    return None
+
+
+@functools.wraps(_async)
+def _wrapped(self, *args):
+    return _async(self, *args)
+
+
+def environment_with(**attributes):
+    body = {
+        "id": "made",
+        "open": asynccontextmanager(_yields),
+        "remove": _async,
+        "__module__": "somewhere",
+        **attributes,
+    }
+    return type("Made", (Environment,), body)
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        environment_with(),
+        benchmark_with(load_tasks=_plain, prepare=_plain, evaluate=_plain),
+        benchmark_with(dataset_version=staticmethod(lambda: "1")),
+    ],
+    ids=["context manager", "plain functions for a thread", "static method"],
+)
+def test_methods_of_every_kind_that_can_be_called_are_taken(cls):
+    assert faults_of(cls, kind_of(cls)) == []
+
+
 @pytest.mark.parametrize(
     ("cls", "words"),
     [
@@ -191,6 +234,30 @@ def benchmark_with(**attributes):
         pytest.param(
             make_harness("h", protocols=(), needs_model=True), "lists no `protocols`", id="none"
         ),
+        pytest.param(make_harness("h", sends="tools"), "`sends` that is no tuple", id="sends text"),
+        pytest.param(
+            benchmark_with(dataset_version=_async),
+            "an `async` `dataset_version`",
+            id="async version",
+        ),
+        pytest.param(benchmark_with(plan=_wrapped), "an `async` `plan`", id="async in a wrapper"),
+        pytest.param(
+            benchmark_with(load_tasks=_yields), "generator `load_tasks`", id="async yield"
+        ),
+        pytest.param(
+            benchmark_with(evaluate="x"), "`evaluate` that is no method but str", id="text"
+        ),
+        pytest.param(
+            benchmark_with(dataset_version=property(lambda self: "1")),
+            "no method but property",
+            id="property",
+        ),
+        pytest.param(environment_with(open=_yields), "generator `open`", id="open without context"),
+        pytest.param(environment_with(open=_async), "an `async` `open`", id="open is async"),
+        pytest.param(
+            environment_with(preflight=_plain), "a plain `preflight`", id="plain preflight"
+        ),
+        pytest.param(environment_with(remove=_plain), "a plain `remove`", id="plain remove"),
     ],
 )
 def test_a_class_that_owes_something_is_refused_by_name(cls, words):

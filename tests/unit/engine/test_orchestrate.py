@@ -1,6 +1,7 @@
 """A whole run of the engine on scripted components: limits, retries, attempts, cancellation, cleanup, reuse."""
 
 import os
+import shutil
 import stat
 from collections import Counter
 
@@ -239,7 +240,11 @@ async def test_a_request_that_cannot_start_fails_alone_and_says_why(tmp_path):
         "path": "'../../x'",
     }.items():
         assert words in errors[name], name
-    assert [entry.name for entry in tmp_path.iterdir()] == ["good"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["good", "test"]
+    assert sorted(entry.name for entry in (tmp_path / "test").iterdir()) == [
+        "orchestration.json",
+        "orchestration.lock",
+    ]
 
 
 async def test_a_benchmark_that_loads_for_ever_holds_up_nobody(tmp_path):
@@ -483,11 +488,20 @@ async def test_an_existing_run_id_starts_nothing(tmp_path):
 
 
 async def test_when_records_can_no_longer_be_written_the_run_stops_and_says_so(tmp_path):
-    made = scripted_request({"load": lambda: tasks(50)}, {"run": Meter(0.01)})
-    journal = tmp_path / made.name / made.run_id / "attempts.jsonl"
+    broken = trio.Event()
+
+    async def agent(task_input, *_args):
+        if task_input.prompt not in ("t0", "t1"):
+            await broken.wait()
+        return AgentOutcome(answer="right")
+
+    made = scripted_request({"load": lambda: tasks(50)}, {"run": agent})
+    run_dir = tmp_path / made.name / made.run_id
+    journal, events = run_dir / "attempts.jsonl", run_dir / "events.jsonl"
 
     async def break_journal(_control):
-        while not journal.exists() or not journal.stat().st_size:
+        # until two are on disk, and nothing is being written
+        while not events.exists() or events.read_text().count('"attempt_finished"') < 2:
             await trio.sleep(0.001)
         # a file system that refuses further writes: the descriptor is made to point to a full device
         for entry in os.listdir("/proc/self/fd"):
@@ -498,10 +512,47 @@ async def test_when_records_can_no_longer_be_written_the_run_stops_and_says_so(t
                     os.close(full)
             except OSError:
                 continue
+        broken.set()
 
     ran = await run(tmp_path, made, beside=break_journal, task_concurrency=2)
     assert ran.result.status == "failed"
     assert "No space left" in ran.outcome().error
     assert "--reuse" in ran.outcome().error
-    assert 1 <= len(ran.records()) < 50
+    assert len(ran.records()) == 2
     assert stat.S_ISREG(journal.stat().st_mode)
+
+
+async def test_a_run_whose_directory_is_removed_stops_and_does_not_claim_that_it_has_records(
+    tmp_path,
+):
+    made = scripted_request({"load": lambda: tasks(50)}, {"run": Meter(0.01)})
+    run_dir = tmp_path / made.name / made.run_id
+    journal = run_dir / "attempts.jsonl"
+
+    async def remove(_control):
+        while not journal.exists() or not journal.stat().st_size:
+            await trio.sleep(0.001)
+        shutil.rmtree(run_dir)
+
+    ran = await run(tmp_path, made, beside=remove, task_concurrency=2)
+    assert ran.result.ended_by == "store"
+    assert ran.outcome().status == "failed"
+    assert f"{journal} was removed while the run wrote it" in ran.outcome().error
+    assert "on disk" not in ran.outcome().error
+    assert not run_dir.exists()
+
+
+async def test_a_run_whose_journal_is_removed_says_that_its_records_are_gone(tmp_path):
+    made = scripted_request({"load": lambda: tasks(50)}, {"run": Meter(0.01)})
+    journal = tmp_path / made.name / made.run_id / "attempts.jsonl"
+
+    async def remove(_control):
+        while not journal.exists() or not journal.stat().st_size:
+            await trio.sleep(0.001)
+        journal.unlink()
+
+    ran = await run(tmp_path, made, beside=remove, task_concurrency=2)
+    assert ran.outcome().status == "failed"
+    assert "was removed while the run wrote it" in ran.outcome().error
+    assert "on disk" not in ran.outcome().error
+    assert "--reuse" not in ran.outcome().error

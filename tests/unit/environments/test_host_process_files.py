@@ -135,7 +135,7 @@ async def test_a_full_disk_has_a_name_and_does_not_hinder_removal(small_disk, tm
             assert caught.value.code == "disk-full"
             assert "root" in caught.value.hint
         assert (await session.exec("ls -A")).stdout == ""
-        await session.exec("head -c 1M /dev/zero > full")
+        await session.exec("head -c 1M /dev/zero > full; true")
     assert os.listdir(small_disk) == []
 
 

@@ -168,3 +168,10 @@ def test_an_unset_variable_that_is_overridden_is_no_problem(tmp_path):
     assert lines == [
         "c.yaml:1:24: runtime.results_dir: the environment variable 'AC_SURELY_UNSET' is not set"
     ]
+
+
+@pytest.mark.parametrize("named", [5, b"x", [5], ["c.yaml", None], {"a": 1}, object])
+def test_what_is_no_path_is_refused_as_one(tmp_path, named):
+    (tmp_path / "c.yaml").write_text("")
+    (line,) = problems_of(run, tmp_path, config_path=named)
+    assert line.startswith("argument config_path: must be a path or a list of paths, not ")

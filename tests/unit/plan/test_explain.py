@@ -27,7 +27,7 @@ def test_a_value_is_explained_with_everything_it_overrode(files):
         Overridden(value=1, origin=BUILT_IN),
     )
     assert found.doc.flag == "--k"
-    assert found.doc.type == "integer, at least 1"
+    assert found.doc.type == "integer, at least 1, at most 10000"
 
 
 def test_a_key_nobody_wrote_has_its_built_in_value(files):
@@ -65,6 +65,9 @@ def test_whole_mappings_and_their_items_are_explained(files, key, value):
     [
         ("execution.max_retrys", "did you mean 'execution.max_retries'?"),
         ("nonsense", "unknown key 'nonsense'"),
+        ("nope.x", "there is no section 'nope' (known: benchmarks, environments, execution, "),
+        ("runtme.x", "there is no section 'runtme' (did you mean 'runtime'?)"),
+        ("execution.qqqqqqqqqqqqqqqqq", "`agentcompass config docs` describes every key"),
         ("", "unknown key ''"),
         ("execution.k.deeper", "unknown key"),
         ("benchmarks.humaneval.limt", "did you mean 'benchmarks.humaneval.limit'?"),

@@ -1,3 +1,5 @@
+import json
+
 import attrs
 import pytest
 
@@ -6,6 +8,7 @@ from agentcompass.secrets import Scrubber, Secret
 from agentcompass.spec.resolved import ComponentConfig
 from support.requests import execution_config, model_config
 from support.requests import request as make_request
+from support.resolving import run
 
 
 @attrs.frozen(kw_only=True)
@@ -34,13 +37,16 @@ REQUEST = make_request(
 
 
 def identified(request=REQUEST, *, dataset="v1", versions=None, recipes=(), scrubber=None):
-    return identity(
+    """What an identity without references is written as, which is what its fingerprint is the hash of."""
+    found = identity(
         request,
         dataset_version=dataset,
         component_versions=versions or {"benchmark:bench": "1"},
         recipes=recipes,
         scrubber=scrubber,
     )
+    assert found.fingerprint == fingerprint(found.written)
+    return found.written
 
 
 def changed(**fields):
@@ -149,3 +155,59 @@ def test_a_secret_inside_model_parameters_is_neither_shown_nor_counted():
         scrubbers.append(identified(request, scrubber=scrubber))
     assert fingerprint(scrubbers[0]) == fingerprint(scrubbers[1])
     assert "sk-" not in str(scrubbers)
+
+
+VERSIONS = {"dataset_version": "v1", "component_versions": {}, "recipes": []}
+
+
+def resolved(tmp_path, environ, **given):
+    return identity(run(tmp_path, environ, **given).requests[0], **VERSIONS)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model_params": {"user": "${K}"}},
+        {"model_params": {"deep": [{"er": "a ${K} b"}]}},
+        {"model_base_url": "http://h/${K}"},
+        {"model_base_url": "http://h/v1?api-version=${K}"},
+        {"harness_params": {"system_prompt": "${K}"}},
+        {"model": "${K}"},
+    ],
+    ids=[
+        "parameter",
+        "deep in a parameter",
+        "path of a URL",
+        "version in a URL",
+        "prompt",
+        "model id",
+    ],
+)
+def test_a_value_given_by_reference_counts_as_if_it_stood_there(tmp_path, given):
+    in_clear = json.loads(json.dumps(given).replace("${K}", "value-1"))
+    first = resolved(tmp_path, {"K": "value-1"}, **given)
+    other = resolved(tmp_path, {"K": "value-2"}, **given)
+    assert first.fingerprint == resolved(tmp_path, {}, **in_clear).fingerprint
+    assert first.fingerprint != other.fingerprint
+    (difference,) = differences(first.written, other.written)
+    if "model" not in given:
+        assert "value-1" not in str(first.written)
+        assert difference.count("${K}") == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model_params": {"api_key": "${K}"}},
+        {"model_params": {"user": "Bearer ${MY_TOKEN}"}},
+        {"model_base_url": "http://h/v1?api-key=${K}"},
+        {"model_base_url": "http://me:${K}@h/v1"},
+        {"model_api_key": "${K}"},
+    ],
+    ids=["secret field", "secret variable", "parameter of a URL", "password", "key"],
+)
+def test_a_secret_given_by_reference_counts_nowhere(tmp_path, given):
+    first = resolved(tmp_path, {"K": "secret-1", "MY_TOKEN": "secret-1"}, **given)
+    other = resolved(tmp_path, {"K": "secret-2", "MY_TOKEN": "secret-2"}, **given)
+    assert first == other
+    assert "secret-" not in str(first)

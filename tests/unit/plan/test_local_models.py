@@ -68,7 +68,7 @@ def test_what_it_resolved_to_resolves_to_the_same(tmp_path):
 def test_the_weights_are_what_is_compared_and_no_url_is(tmp_path):
     request = resolved(tmp_path).requests[0]
     facts = {"dataset_version": "1", "component_versions": {}, "recipes": ()}
-    known = identity(request, **facts)["model"]
+    known = identity(request, **facts).written["model"]
     assert (known["id"], known["weights"], known["base_url"]) == (GEMMA.id, GEMMA.weights, "")
     other = attrs.evolve(request, model=attrs.evolve(request.model, local_weights="sha256:0"))
     assert identity(other, **facts) != identity(request, **facts)

@@ -71,7 +71,7 @@ def test_every_argument_reaches_its_setting(tmp_path):
     assert request.model == ModelConfig(
         id="m", base_url="http://127.0.0.1:9/v1", api_key=Secret("key123"),
         api_protocol=("openai-completions", "openai-chat"), params={"temperature": 0},
-        written={"temperature": 0}, max_retries=2, timeout_seconds=1.5, max_connections=3,
+        max_retries=2, timeout_seconds=1.5, max_connections=3,
     )  # fmt: skip
     assert request.execution == ExecutionConfig(
         max_retries=0, retry_pattern_list=("a+",), keep_environment=True, enable_analysis=False,
@@ -128,7 +128,14 @@ def test_a_null_in_params_means_the_default(tmp_path):
         ({"benchmark": None}, "argument benchmark: is required"),
         ({"harness": None}, "argument harness: is required"),
         ({"model": None}, "argument model: is required"),
-        ({"model": ""}, "argument model: is required: the harness calls a model"),
+        ({"model": ""}, "argument model: must not be empty; write 'none' for no model"),
+        ({"model": " \n"}, "argument model: must not be empty"),
+        ({"model": "", "harness": HARNESS}, "argument model: must not be empty"),
+        ({"model_params": {"messages": []}}, "argument model_params: messages: is sent by the harness itself"),
+        ({"model_params": {"model": "x"}}, "argument model_params: model: is sent by the harness itself"),
+        ({"model_params": {"prompt": "x"}}, "argument model_params: prompt: is sent by the harness itself"),
+        ({"harness": "tool_loop", "model_params": {"tools": []}}, "argument model_params: tools: is sent by the harness itself"),
+        ({"k": 10**20}, "argument k: must be at most 10000, not 1e+20"),
         ({"model_base_url": None}, "argument model_base_url: is required: the harness calls a model"),
         ({"model_base_url": "localhost:8000"}, "argument model_base_url: must be a URL such as http://HOST:PORT/v1"),
         ({"model_base_url": "http://h:99999/"}, "argument model_base_url: must be a URL"),
@@ -243,7 +250,11 @@ def test_secrets_come_in_by_every_door_and_are_written_as_references(tmp_path):
         "headers": {"X": "Bearer ${SOME_TOKEN}", "Y": "again [secret]"},
         "turns": 3,
     }
-    assert resolved.requests[0].model.written == {"extra_headers": {"X-Api-Key": "[secret]"}}
+    assert resolved.requests[0].model.written == {
+        "base_url": "http://[secret]@h/v1",
+        "api_protocol": ["auto"],
+        "params": {"extra_headers": {"X-Api-Key": "[secret]"}},
+    }
     assert {secret.reveal() for secret in resolved.secrets} == {
         "clear-key", "x", "from-env", "pass-word", "me:pass-word", "in-params",
     }  # fmt: skip

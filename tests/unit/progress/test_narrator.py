@@ -132,6 +132,33 @@ def test_the_error_of_the_only_request_is_left_to_whoever_asked():
     assert len(Story().tell(request_finished("failed", error="coverage is too low"))) == 1
 
 
+def test_a_request_that_never_began_has_no_score_to_tell():
+    ended = request_finished("failed", None, error="no such file", run_dir=None)
+    assert Story().tell(ended) == []
+    story = Story()
+    story.tell(prepared(request="other"))
+    assert story.tell(ended) == ["demo: failed before its first attempt"]
+
+
+def test_a_name_cannot_eat_what_stands_beside_it():
+    story = Story()
+    assert story.tell(prepared(request="m\x1b")) == [
+        "m: 10 attempts planned",
+        "m: results in results/demo/r1",
+    ]
+    (line,) = story.tell(failed("t\x1b[", code="c\x1b", request="m\x1b"))
+    assert line == "m: first c (task t): 429 from the endpoint"
+
+
+def test_one_of_a_kind_is_in_the_singular():
+    story = Story()
+    assert story.tell(prepared(planned=1))[0] == "demo: 1 attempt planned"
+    (line,) = story.tell(
+        events.CleanupStarted(at=START, reason="sigint", sandboxes=1, grace_seconds=30.0)
+    )
+    assert "removing 1 sandbox," in line
+
+
 def test_cleanup_says_how_many_sandboxes_and_how_long():
     (line,) = Story().tell(
         events.CleanupStarted(at=START, reason="sigint", sandboxes=12, grace_seconds=30.0)

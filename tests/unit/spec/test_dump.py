@@ -33,7 +33,7 @@ def test_no_secret_value_is_in_it(tmp_path):
 def test_references_stay_references_and_literals_are_escaped(tmp_path):
     (request,) = resolved_as_dict(_single(tmp_path))["requests"]
     assert request["model"]["api_key"] == "${KEY}"
-    assert request["model"]["base_url"] == "http://[secret]@h/v1"
+    assert request["model"]["base_url"] == "http://u:${HOST_PASSWORD}@h/v1"
     assert request["model"]["params"]["stop"] == ["$${HOME}"]
     assert request["model"]["params"]["headers"] == {"Authorization": "Bearer ${KEY}"}
     assert request["harness"]["session_token"] == "${KEY}"

@@ -4,7 +4,8 @@ import pytest
 
 from agentcompass.secrets import Secret
 from agentcompass.spec.problems import Problems
-from agentcompass.spec.references import References, escape, is_secret_name, without_userinfo
+from agentcompass.spec.references import References, escape
+from agentcompass.spec.secret_names import is_secret_name
 from agentcompass.spec.tree import Origin, from_python
 from agentcompass.spec.yaml import load_text
 
@@ -99,8 +100,13 @@ def test_names_that_only_look_so(name):
         ("api_key", "${K}", {"sk-env": "${K}"}),
         ("api_key", "${NONE:-sk-default}", {"sk-default": "${NONE}"}),
         ("header", "Bearer ${MY_TOKEN}", {"tok": "${MY_TOKEN}"}),
-        ("authorization", "Bearer ${K}", {"Bearer sk-env": "Bearer ${K}"}),
-        ("api_key", "sk-part${K}", {"sk-partsk-env": "[secret]${K}"}),
+        ("authorization", "Bearer ${K}", {"Bearer sk-env": "Bearer ${K}", "sk-env": "${K}"}),
+        (
+            "authorization",
+            "Bearer sk-clear",
+            {"Bearer sk-clear": "[secret]", "sk-clear": "[secret]"},
+        ),
+        ("api_key", "sk-part${K}", {"sk-partsk-env": "[secret]${K}", "sk-env": "${K}"}),
         ("api_key", "", {}),
         ("max_tokens", "123456", {}),
         ("sort_key", "created_at", {}),
@@ -155,6 +161,48 @@ def test_numbers_are_secret_only_where_nothing_else_can_be_meant():
     assert {secret.reveal() for secret in references.secrets} == {"123456", "0123"}
 
 
-def test_userinfo_is_masked_in_every_url_of_a_text():
-    text = "http://u:p@a/ and https://tok@b:1/x?y=@z, mail a@b"
-    assert without_userinfo(text) == "http://[secret]@a/ and https://[secret]@b:1/x?y=@z, mail a@b"
+@pytest.mark.parametrize(
+    ("key", "text", "stored", "counted"),
+    [
+        ("user", "${K}", "${K}", "sk-env"),
+        ("user", "a ${K:-x} b", "a ${K:-x} b", "a sk-env b"),
+        ("user", "$${A} ${K}", "$${A} ${K}", "${A} sk-env"),
+        ("user", "${NONE:-http://u:pw@h}", "${NONE}", "http://[secret]@h"),
+        ("user", "${K:-http://u:pw@h}", "${K}", "sk-env"),
+        ("text", "by ${MY_TOKEN} of ${K}", "by ${MY_TOKEN} of ${K}", "by [secret] of sk-env"),
+        ("url", "http://h/v1?api-key=${K}&v=1", "http://h/v1?api-key=${K}&v=1", "http://h/v1?api-key=[secret]&v=1"),
+        ("url", "http://h/v1?x=${K}", "http://h/v1?x=${K}", "http://h/v1?x=[secret]"),
+        ("url", "http://h/v1?api-version=${K}", "http://h/v1?api-version=${K}", "http://h/v1?api-version=sk-env"),
+        ("url", "http://h/v1?key=abc-${K:-d}", "http://h/v1?key=[secret]${K}", "http://h/v1?key=[secret][secret]"),
+        ("url", "http://h/v1?key=in-clear&b=c", "http://h/v1?key=[secret]&b=c", "http://h/v1?key=[secret]&b=c"),
+        ("url", "http://me:${K}@h/v1", "http://me:${K}@h/v1", "http://me:[secret]@h/v1"),
+        ("url", "http://me:pw@h/${K}", "http://[secret]@h/${K}", "http://[secret]@h/sk-env"),
+        ("url", "${URL}", "${URL}", "http://h/?sig=[secret]"),
+        ("url", "http://h/v1?b=c", None, None),
+        ("api_key", "sk-clear", None, None),
+    ],
+)  # fmt: skip
+def test_what_is_written_down_and_what_counts_instead_of_a_text(key, text, stored, counted):
+    node, _ = _field(key, text, K="sk-env", MY_TOKEN="tok-123", URL="http://h/?sig=in-variable")
+    assert (node.stored, node.counted) == (stored, counted)
+
+
+@pytest.mark.parametrize(
+    ("text", "collected"),
+    [
+        ("http://h/v1?api-key=${K}", {"sk-env": "${K}"}),
+        ("http://h/v1?x=${K}", {"sk-env": "${K}"}),
+        ("http://h/v1?x=in-clear", {}),
+        ("http://h/v1?api-version=${K}", {}),
+        ("http://h/${K}?a=b", {}),
+        ("${URL}", {"a%2Fb": "[secret]", "a/b": "[secret]"}),
+        ("see http://h/?token=in-text, and", {"in-text,": "[secret]", "in-text": "[secret]"}),
+        ('{"url": "http://h/?token=in-json"}', {"in-json": "[secret]"}),
+        ("https://h/cb#access_token=in-fragment", {"in-fragment": "[secret]"}),
+        ("http://u:p@w@h/", {"p@w": "[secret]", "u:p@w": "[secret]"}),
+        ("${KEY}", {"lone-key": "${KEY}"}),
+    ],
+)
+def test_secrets_in_urls_are_collected(text, collected):
+    _, found = _field("url", text, K="sk-env", URL="http://h/v1?key=a%2Fb", KEY="lone-key")
+    assert found == collected

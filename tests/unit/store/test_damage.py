@@ -13,13 +13,12 @@ from agentcompass.plan.reuse import find_reusable
 from agentcompass.records import Lease, Metric, Usage
 from agentcompass.store import codec, jsonl
 from agentcompass.store.analysis import findings_line, read_findings
-from agentcompass.store.identity import this_process
 from agentcompass.store.leases import LeaseBook
 from agentcompass.store.request import written_request
 from agentcompass.store.summary import result_dict, summarize
 from agentcompass.store.summary_page import summary_page
 from support.requests import component, model_config, request
-from support.storage import ACCURACY, graded, infra, run_info, run_plan, write_run
+from support.storage import ACCURACY, graded, infra, lease, run_info, run_plan, write_run
 
 ODD = (None, True, -1, 1.5, 1e308, 10**400, "x", "", [], ["x"], [[1]], {}, {"x": {"y": []}})
 SCALAR = Metric(name="speed", kind="scalar", best=None)
@@ -128,21 +127,11 @@ def test_a_damaged_run_or_plan_is_used_or_refused_by_name(run_dir, name):
 
 
 def test_a_damaged_lease_is_reported_or_usable(tmp_path):
-    lease = Lease(
-        id="l1",
-        run_id="r1",
-        task_id="t1",
-        environment="docker",
-        name="agentcompass-l1",
-        created_at="2026-01-01T00:00:00+00:00",
-        expires_at="2026-01-08T00:00:00+00:00",
-        owner=this_process(),
-        details={"root": "/x"},
-    )
+    written = lease(details={"root": "/x"})
     book = LeaseBook(tmp_path)
     path = tmp_path / "l1.json"
-    kinds = {field.name: type(getattr(lease, field.name)) for field in attrs.fields(Lease)}
-    for case in damaged(json.loads(codec.encode_lease(lease))):
+    kinds = {field.name: type(getattr(written, field.name)) for field in attrs.fields(Lease)}
+    for case in damaged(json.loads(codec.encode_lease(written))):
         path.write_text(json.dumps(case))
         told = {}
         leases = book.list(told.__setitem__)

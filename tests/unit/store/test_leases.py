@@ -2,24 +2,8 @@ import attrs
 import pytest
 
 from agentcompass.errors import StoreError
-from agentcompass.records import Lease
-from agentcompass.store.identity import this_process
 from agentcompass.store.leases import LeaseBook, find_leases
-from support.storage import write_run
-
-
-def lease(lease_id="l1", **fields):
-    return Lease(
-        id=lease_id,
-        run_id="r1",
-        task_id="t1",
-        environment="docker",
-        name=f"agentcompass-{lease_id}",
-        created_at="2026-01-01T00:00:00+00:00",
-        expires_at="2026-01-08T00:00:00+00:00",
-        owner=this_process(),
-        **fields,
-    )
+from support.storage import lease, write_run
 
 
 def test_a_lease_is_there_until_it_is_removed(tmp_path):
@@ -86,8 +70,10 @@ def test_unknown_fields_of_a_newer_version_are_ignored(tmp_path):
 def test_leases_of_all_runs_are_found_and_planted_ones_are_not(tmp_path):
     paths = write_run(tmp_path / "ns/r1")
     LeaseBook(paths.leases_dir).write(lease("l1"))
-    LeaseBook(tmp_path / "name/ns/r2/leases").write(lease("l2"))
-    LeaseBook(paths.attempt_dir("t1", 1) / "leases").write(lease("planted"))
+    other, planted = tmp_path / "name/ns/r2", paths.attempt_dir("t1", 1)
+    for folder, lease_id in ((other, "l2"), (planted, "planted")):
+        folder.mkdir(parents=True)
+        LeaseBook(folder / "leases").write(lease(lease_id))
     found = {file: one.id for file, one in find_leases(tmp_path)}
     assert found == {
         paths.leases_dir / "l1.json": "l1",

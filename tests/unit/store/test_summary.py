@@ -140,15 +140,45 @@ def test_the_command_that_finishes_names_the_run_and_no_secret(tmp_path):
         """ --benchmark-params '{"limit": 5}' --env-params '{"image": "it'"'"'s"}'"""
         " --model-base-url https://api.example.com/v1 --model-api-key '${MY_KEY}'"
         """ --model-api-protocol openai-chat --model-params '{"temperature": 0}'"""
-        f" --k 2 --attempt-strategy avg --results-dir {tmp_path} --reuse r1"
+        f" --k 2 --results-dir {tmp_path} --reuse r1"
     )
     assert report.finish_command in page(paths)
 
 
 def test_a_complete_run_needs_no_such_command(tmp_path):
     paths = write_run(tmp_path / "ns/r1", [graded("t1"), graded("t2")])
-    summarize(paths.run_dir)
+    assert summarize(paths.run_dir).finish_command is None
     assert "## Finish" not in page(paths)
+    assert json.loads(paths.metrics_file.read_text())["finish_command"] is None
+
+
+def test_causes_of_failures_that_were_retried_with_success_are_listed(tmp_path):
+    plan = run_plan("t1", "t2", "t3", k=2)
+    records = [
+        infra("t1", code="rate-limited", message="429", will_retry=True),
+        infra("t1", code="rate-limited", message="429", execution=2, will_retry=True),
+        graded("t1", execution=3),
+        infra("t2", attempt=2, code="oom", will_retry=True),
+        graded("t2", attempt=2, execution=2, value=0.0),
+        infra("t3", code="lost", will_retry=True),
+        infra("t3", code="lost", execution=2),
+        infra("t3", attempt=2, code="to-come", will_retry=True),
+    ]
+    paths = write_run(tmp_path / "ns/r1", records, plan=plan)
+    found = [(g.count, g.code, g.task_id, g.attempt) for g in summarize(paths.run_dir).retried]
+    assert found == [(2, "rate-limited", "t1", 1), (1, "oom", "t2", 2)]
+    table = page(paths).partition("## Retried")[2].partition("\n## ")[0]
+    assert "| 2 | run | `rate-limited` | `t1` / 1 | 429 |" in table
+    assert "lost" not in table
+    retried = json.loads(paths.metrics_file.read_text())["retried"]
+    assert [group["code"] for group in retried] == ["rate-limited", "oom"]
+
+
+def test_one_of_a_kind_is_in_the_singular(tmp_path):
+    usage = Usage(calls=1, unmetered_calls=1)
+    paths = write_run(tmp_path / "ns/r1", [graded("t1", usage=usage)], plan=run_plan("t1"))
+    summarize(paths.run_dir)
+    assert not re.search(r"\b1 (attempts|tasks|calls|executions|tokens|lines)\b", page(paths))
 
 
 def test_hostile_text_changes_nothing_of_the_page(tmp_path):
@@ -192,7 +222,7 @@ def test_corrupt_lines_are_told_on_the_first_page(tmp_path):
     report = summarize(paths.run_dir)
     assert [line.number for line in report.corrupt_lines] == [1]
     assert report.coverage == 1.0
-    assert "1 lines of the journal cannot be read" in page(paths)
+    assert "1 line of the journal cannot be read" in page(paths)
 
 
 def test_records_that_nobody_planned_count_nowhere(tmp_path):

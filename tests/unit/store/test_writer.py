@@ -1,5 +1,6 @@
 import threading
 import time
+from contextvars import ContextVar
 
 import pytest
 
@@ -156,3 +157,12 @@ def test_many_threads_may_submit_at_once(writer):
     assert writer.close(10)
     assert told == [None] * 800
     assert target.happened.count("x") == 800
+
+
+def test_the_thread_is_of_the_run_that_started_it(writer):
+    whose = ContextVar("whose", default="nobody's")
+    whose.set("mine")
+    writer.start()
+    seen = []
+    waited(lambda done: writer.submit(Job(write=lambda: seen.append(whose.get()), done=done)))
+    assert seen == ["mine"]

@@ -59,6 +59,7 @@ class ToolLoop(Harness[ToolLoopParams]):
     id = "tool_loop"
     Params: ClassVar[type] = ToolLoopParams
     needs_sandbox = True
+    sends: ClassVar[tuple[str, ...]] = ("tools",)
     protocols: ClassVar[tuple[str, ...]] = ("openai-chat",)
 
     async def run(
