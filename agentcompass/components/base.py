@@ -488,7 +488,6 @@ class AttemptModel(Model, Protocol):
 
     def revoke(self) -> None:
         """Refuse every further call and cancel those in flight."""
-        ...
 
 
 class ModelClient(Protocol):
@@ -508,7 +507,6 @@ class ModelClient(Protocol):
 
     async def aclose(self) -> None:
         """Close all connections, and end what `ready` started; also under cancellation."""
-        ...
 
 
 class ModelOpener(Protocol):

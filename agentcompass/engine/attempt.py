@@ -79,6 +79,8 @@ class Workshop:
     client: ModelClient | None
     """None when the harness needs no model."""
     house: SandboxHouse
+    provider: str | None
+    """The environment whose places attempts need; None if they open no sandbox."""
     store: RunStore
     limits: Limits
     control: Control

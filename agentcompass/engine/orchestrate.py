@@ -173,9 +173,8 @@ class _Run:
     async def _serve(self, request: Request, crew: Crew) -> None:
         try:
             run = await prepare(request, self.shared)
-        except (
-            BaseException
-        ) as error:  # a request that cannot start fails alone, whatever a component raised
+        except BaseException as error:
+            # a request that cannot start fails alone, whatever a component raised
             if trio.current_effective_deadline() == -math.inf:
                 return  # the run is ending: `_finish_rest` says so for every request that has not begun
             if has_interrupt(error) and not self.control.owns_interrupts:
@@ -215,10 +214,7 @@ class _Run:
                     if request.name in self.runs:
                         nursery.start_soon(self._finish, self.runs[request.name], ended)
                     else:
-                        text = (
-                            f"the run was ended ({reason or 'caller'}) before its first task began"
-                        )
-                        self._conclude(RequestOutcome(name=request.name, status=ended, error=text))
+                        self._conclude(_never_began(request, ended, reason or "caller"))
 
     def _conclude(self, outcome: RequestOutcome) -> None:
         self.outcomes[outcome.name] = outcome
@@ -334,6 +330,11 @@ class _Run:
         if "cancelled" in statuses:
             return "cancelled"
         return "failed" if all(status == "failed" for status in statuses) else "partial_failure"
+
+
+def _never_began(request: Request, ended: RequestStatus, reason: CancelReason) -> RequestOutcome:
+    text = f"the run was ended ({reason}) before its first task began"
+    return RequestOutcome(name=request.name, status=ended, error=text)
 
 
 def _failed_to_start(request: Request, error: BaseException) -> RequestOutcome:

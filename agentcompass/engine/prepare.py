@@ -105,7 +105,7 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         await client.ready(context)
     analysts = await _analysts(request, shared)
     store = await _open_store(request, shared, info, plan)
-    shop = _workshop(request, shared, parts, client, store)
+    shop = _workshop(request, shared, parts, client, store, has_sandbox=has_sandbox)
     run = RequestRun(
         shop,
         info,
@@ -160,7 +160,8 @@ async def _find_reusable(
         for (task_id, attempt), record in reusable.graded.items()
         if task_id in task_ids and attempt <= plan.k and names <= set(record.metrics or ())
     }
-    note(f"{len(needed)} graded attempts are taken over from run {reusable.run_id}")
+    what = "1 graded attempt is" if len(needed) == 1 else f"{len(needed)} graded attempts are"
+    note(f"{what} taken over from run {reusable.run_id}")
     return attrs.evolve(reusable, graded=needed)
 
 
@@ -189,7 +190,13 @@ async def _open_store(request: Request, shared: Shared, info: RunInfo, plan: Run
 
 
 def _workshop(
-    request: Request, shared: Shared, parts: Parts, client: ModelClient | None, store: RunStore
+    request: Request,
+    shared: Shared,
+    parts: Parts,
+    client: ModelClient | None,
+    store: RunStore,
+    *,
+    has_sandbox: bool,
 ) -> Workshop:
     config = request.execution
     leases = LeaseBook(store.paths.leases_dir)
@@ -207,6 +214,7 @@ def _workshop(
             close_timeout_seconds=config.close_timeout_seconds,
             keep=config.keep_environment,
         ),
+        provider=request.environment.id if has_sandbox else None,
         store=store,
         limits=shared.limits,
         control=shared.control,

@@ -77,9 +77,7 @@ class RequestRun:
             shop.request.name,
             jobs,
             size=len(jobs),
-            provider=shop.request.environment.id
-            if any(map(shop.parts.needs_sandbox, tasks))
-            else None,
+            provider=shop.provider,
             weight=shop.request.weight,
         )
         for record in reused.values():

@@ -69,9 +69,8 @@ class SandboxHouse:
         lease = await self.ledger.enter(self.environment, task_id, keep=self.keep)
         holder = _Holder(self, plan, lease, on_kept)
         try:
-            await (
-                trio.lowlevel.checkpoint_if_cancelled()
-            )  # nothing was asked for yet: ask for nothing
+            # nothing was asked for yet: when the run is ending, ask for nothing
+            await trio.lowlevel.checkpoint_if_cancelled()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(holder.hold)
                 try:
@@ -162,9 +161,8 @@ class _Holder:
     async def _until_let_go(self) -> None:
         try:
             await self._release.wait()
-        except (
-            trio.Cancelled
-        ):  # by a nursery of the environment: the work ends before the closing begins
+        except trio.Cancelled:
+            # by a nursery of the environment: the work ends before the closing begins
             self.is_broken = True
             self.work.cancel(reason="the sandbox broke")
             raise

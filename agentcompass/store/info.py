@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from agentcompass.records import JSON, SCHEMA_VERSION, Metric, ProcessIdentity, RequestStatus
-from agentcompass.spec.resolved import AttemptStrategy, ExecutionConfig
+from agentcompass.spec.resolved import AttemptStrategy, ExecutionConfig, RuntimeConfig
 from agentcompass.store import codec, shape
 
 StoredStatus: TypeAlias = Literal["running"] | RequestStatus
@@ -85,13 +85,19 @@ class _WrittenComponent:
 
     id: str
     params: Mapping[str, JSON]
+    given: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)
-class _WrittenModel(_WrittenComponent):
+class _WrittenModel:
+    id: str
     base_url: str | None
     api_key: str | None
     api_protocol: tuple[str, ...]
+    params: Mapping[str, JSON]
+    max_retries: int
+    timeout_seconds: float
+    max_connections: int
 
 
 @attrs.frozen(kw_only=True)
@@ -103,6 +109,7 @@ class _WrittenRequest:
     environment: _WrittenComponent | None
     model: _WrittenModel | None
     execution: ExecutionConfig | None
+    runtime: RuntimeConfig | None
     run_name: str | None
 
 

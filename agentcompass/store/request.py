@@ -35,10 +35,18 @@ _CHOSEN_ANEW: Final = {
 """What a command that finishes a run does not repeat: how it is shown, and what follows from the run itself."""
 
 
-def written_request(request: Request, orchestration: Orchestration) -> dict[str, JSON]:
-    """Return a request as it may be stored: what was given by reference as that reference, other secrets masked."""
+def written_request(
+    request: Request, orchestration: Orchestration | None = None
+) -> dict[str, JSON]:
+    """Return a request as it may be stored: what was given by reference as that reference, other secrets masked.
+
+    Args:
+        request: What is to be run.
+        orchestration: Whose shared settings are stored with it, those that somebody gave; None leaves them out.
+    """
     model = request.model
-    shared = written_runtime(orchestration)
+    shared = written_runtime(orchestration) if orchestration else {}
+    given = orchestration.given_runtime if orchestration else ()
     return {
         "name": request.name,
         "benchmark": _component(request.benchmark),
@@ -51,7 +59,7 @@ def written_request(request: Request, orchestration: Orchestration) -> dict[str,
             **{name: getattr(model, name) for name in _CALL_LIMITS},
         },
         "execution": dict(written_execution(request)),
-        "runtime": {name: shared[name] for name in orchestration.given_runtime},
+        "runtime": {name: shared[name] for name in given},
         "run_name": request.run_name,
         "run_id": request.run_id,
         "reuse": request.reuse,

@@ -1,7 +1,7 @@
 """Whether JSON data is of the types that an attrs class declares: strictly, so that nobody who uses it is surprised.
 
-What a class annotates is the one declaration. A float may be written as an integer; nothing else stands for something
-else: `true` is no number, `"3"` is none, `1e999` is none.
+What a class annotates is the one declaration. A float may be written as an integer, and a path is a text; nothing else
+stands for something else: `true` is no number, `"3"` is none, `1e999` is none.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import attrs
@@ -87,7 +88,7 @@ def _float(value: Any) -> str | None:
 
 
 _SCALARS: Final[Mapping[Any, _Check]] = {
-    str: _text, bool: _bool, int: _int, float: _float, type(None): _none,
+    str: _text, Path: _text, bool: _bool, int: _int, float: _float, type(None): _none,
 }  # fmt: skip
 
 

@@ -80,7 +80,11 @@ class Nonsense(Analyzer[AnalyzerParams]):
 class Asynchronous(Analyzer[AnalyzerParams]):
     id = "asynchronous"
 
-    async def analyze(self, attempt):
+    def analyze(self, attempt):
+        # a plain function, so that looking at the class shows nothing
+        return self._analyze_later()
+
+    async def _analyze_later(self):
         return []
 
 

@@ -90,6 +90,6 @@ async def test_the_harness_asks_twice(tmp_path):
 
 def test_the_recipe_adjusts_the_plan(tmp_path):
     (tmp_path / "mine.py").write_text(code_with("class MoreRoom("))
-    recipe = make(load_recipe_dirs([tmp_path])["sums_in_docker"])
+    recipe = make(load_recipe_dirs([tmp_path])["more_room"])
     plan = recipe.adjust(None, None, SandboxPlan())
-    assert (plan.image, plan.network) == ("python:3.12-slim", False)
+    assert plan.resources.memory_mb == 4096

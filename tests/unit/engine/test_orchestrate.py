@@ -440,7 +440,7 @@ async def test_reuse_takes_over_only_what_is_planned_now(tmp_path):
     assert [r.task_id for r in ran.records()] == ["t0"]
     assert (summary["reused"], summary["unplanned_records"]) == (1, 0)
     assert [event.reused for event in ran.of("run_prepared")] == [1]
-    assert "1 graded attempts are taken over" in ran.of("notice")[0].text
+    assert "1 graded attempt is taken over" in ran.of("notice")[0].text
 
 
 async def test_reuse_with_pass_goes_on_with_the_next_attempt(tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import json
+from pathlib import Path
 
 import attrs
 import pytest
@@ -17,7 +18,7 @@ from agentcompass.store.leases import LeaseBook
 from agentcompass.store.request import written_request
 from agentcompass.store.summary import result_dict, summarize
 from agentcompass.store.summary_page import summary_page
-from support.requests import component, model_config, request
+from support.requests import component, model_config, orchestration, request
 from support.storage import ACCURACY, graded, infra, lease, run_info, run_plan, write_run
 
 ODD = (None, True, -1, 1.5, 1e308, 10**400, "x", "", [], ["x"], [[1]], {}, {"x": {"y": []}})
@@ -32,6 +33,10 @@ RECORD = graded(
 )
 REQUEST = request(
     component("benchmark", "humaneval"), component("harness", "oracle"), model=model_config()
+)
+LAUNCH = attrs.evolve(
+    orchestration(Path("results"), REQUEST, provider_limits={"host_process": 3}),
+    given_runtime=("provider_limits", "task_concurrency", "timeout_seconds", "recipe_dirs"),
 )
 
 
@@ -81,7 +86,9 @@ def everything(run_dir):
 @pytest.fixture
 def run_dir(tmp_path):
     info = run_info(
-        request=written_request(REQUEST), status="completed", finished_at="2026-01-01T00:01:00Z"
+        request=written_request(REQUEST, LAUNCH),
+        status="completed",
+        finished_at="2026-01-01T00:01:00Z",
     )
     plan = run_plan(("good", "easy"), "odd", metrics=(ACCURACY,))
     return write_run(tmp_path / "ns" / "r1", [graded("good")], info=info, plan=plan).run_dir
