@@ -167,11 +167,24 @@ class EvaluatorError(InfraError):
     default_code = "evaluator-failed"
 
 
+def is_safe(error: BaseException) -> bool:
+    """Whether the text of a foreign exception can be asked for: everybody who handles it may do so, some unprepared."""
+    try:
+        str(error), repr(error)
+    except Exception:  # noqa: BLE001  # as anybody expects who asks
+        return True
+    except BaseException:  # noqa: BLE001  # as nobody does
+        return False
+    return True
+
+
 def describe(error: BaseException) -> str:
     """Return `Type: text` for any exception, also one whose own text cannot be made."""
     try:
         text = str(error)
-    except Exception as broken:  # noqa: BLE001  # it is foreign code, and we are reporting its error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:  # noqa: BLE001  # it is foreign code, and we are reporting its error
         text = f"(its text cannot be shown: {type(broken).__name__})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

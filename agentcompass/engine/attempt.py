@@ -46,7 +46,7 @@ from agentcompass.engine.verdict import (
     has_interrupt,
     is_sandbox_death,
 )
-from agentcompass.errors import InfraError, ModelError, SandboxError, describe
+from agentcompass.errors import InfraError, ModelError, SandboxError, describe, is_safe
 from agentcompass.progress.events import (
     Event,
     EventSink,
@@ -261,7 +261,12 @@ class Execution:
     # --- what is lent
 
     async def _call(self, function: Callable[..., Any], *args: object) -> Any:
-        return await call(function, *args, threads=self.shop.limits.component_threads)
+        try:
+            return await call(function, *args, threads=self.shop.limits.component_threads)
+        except Exception as error:
+            if is_safe(error):
+                raise
+            raise InfraError(describe(error), code="unspeakable-error", retryable=False) from None
 
     async def _emit(self, step: Mapping[str, JSON]) -> None:
         if self._agent_is_done:
@@ -278,11 +283,17 @@ class Execution:
         return await trio.to_thread.run_sync(function, *args, limiter=threads)
 
     async def _snapshot(self, details: Mapping[str, JSON]) -> Mapping[str, JSON]:
-        """A copy, since a component may go on using what it gave; what is no JSON is told by the record's writer."""
+        """A copy in plain JSON, since a component may go on using what it gave.
+
+        Raises:
+            InfraError: It is no JSON (`unwritable-record`).
+        """
         try:
             return cast("Mapping[str, JSON]", await self._apart(details, plain, details))
-        except NotJSONError:
-            return details
+        except NotJSONError as error:
+            raise InfraError(
+                f"details that are not JSON at {error}", code="unwritable-record", retryable=False
+            ) from None
 
     def _on_phase(self, phase: Phase, waits_for: str) -> None:
         job = self.job

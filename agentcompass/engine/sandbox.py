@@ -149,7 +149,9 @@ class _Holder:
                         if house.keep:
                             self._on_kept(self.lease, session.entry_hint())
                 self.is_closed = True
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # what a provider raises is this attempt's, not the run's
+        except BaseException as error:  # what a provider raises is this attempt's, not the run's
+            if isinstance(error, trio.Cancelled) or has_interrupt(error):
+                raise
             self.error = error
             if self._release.is_set():
                 cause = describe(most_telling(error))

@@ -92,7 +92,14 @@ def checked_outcome(outcome: object) -> AgentOutcome:
         value = getattr(outcome, name)
         if not isinstance(value, kind):
             raise _bad_outcome(f"an outcome whose {name} is {type(value).__name__}")
-    return outcome
+    return attrs.evolve(
+        outcome, answer=_exact(outcome.answer), stopped_by=_exact(outcome.stopped_by)
+    )
+
+
+def _exact(text: str | None) -> str | None:
+    """The text itself, without what a subclass makes of it: it is measured and written outside the attempt."""
+    return None if text is None else str.__str__(text)
 
 
 def _bad_outcome(problem: str) -> InfraError:

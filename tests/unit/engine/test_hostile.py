@@ -215,3 +215,50 @@ async def test_a_decorated_async_method_is_async(tmp_path):
     harness = attrs.evolve(made.harness, id="decorated_plugin:Decorated")
     ran = await run(tmp_path, attrs.evolve(made, harness=harness))
     assert ran.record().verdict == "graded"
+
+
+class Silent(Exception):
+    def __str__(self):
+        raise SystemExit(0)
+
+    __repr__ = __str__
+
+
+class Unmeasurable(str):
+    __slots__ = ()
+
+    def __len__(self):
+        raise RuntimeError("no length")
+
+
+@pytest.mark.parametrize("phase", ["run", "evaluate", "opening", "closing"])
+async def test_an_error_whose_text_ends_programs_ends_its_attempt_alone(tmp_path, phase):
+    script = raiser(Silent())
+    bad = scripted_request(
+        {"load": lambda: tasks(1)} | ({"evaluate": script} if phase == "evaluate" else {}),
+        {"sandbox": True} | ({"run": script} if phase == "run" else {}),
+        {phase: script} if phase in ("opening", "closing") else {},
+        name="bad",
+    )
+    ran = await run(tmp_path, bad, scripted_request(name="good"))
+    assert ran.result.requests["good"].status == "completed"
+    assert ran.record(0).verdict == ("graded" if phase == "closing" else "infra")
+
+
+async def test_an_answer_that_cannot_be_measured_is_only_text(tmp_path):
+    made = scripted_request(
+        {"load": lambda: tasks(1)}, {"run": lambda *_: AgentOutcome(answer=Unmeasurable("right"))}
+    )
+    record = (await run(tmp_path, made)).record()
+    assert (record.verdict, record.answer) == ("graded", "right")
+
+
+async def test_details_that_are_no_json_are_told(tmp_path):
+    made = scripted_request(
+        {
+            "load": lambda: tasks(1),
+            "evaluate": lambda *_: Evaluation(metrics={"pass": 1}, details={"x": Unmeasurable("y"), "z": object()}),
+        }
+    )  # fmt: skip
+    record = (await run(tmp_path, made)).record()
+    assert record.verdict == "infra"
