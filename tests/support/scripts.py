@@ -35,7 +35,7 @@ def run_script(
         [sys.executable, "-W", "error::ResourceWarning", "-c", HEAD + text],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        bufsize=0,  # what a buffer has taken in with the first line, `communicate` would not see
         env=ENVIRONMENT,
         start_new_session=True,
     )
@@ -53,4 +53,9 @@ def run_script(
     finally:
         child.kill()
         child.wait()
-    return Ended(child.returncode, (first + out).splitlines(), err, time.monotonic() - begin)
+    return Ended(
+        child.returncode,
+        (first + out).decode().splitlines(),
+        err.decode(),
+        time.monotonic() - begin,
+    )
