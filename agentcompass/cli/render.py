@@ -30,6 +30,14 @@ def result_text(result: Mapping[str, JSON]) -> str:
     return "\n".join(parts)
 
 
+def model_hint(benchmark: str) -> str:
+    """Return how to put in a model, for people who have just tried a benchmark without one."""
+    return (
+        f"\nNo model was asked. With one:\n  agentcompass run {text.printable(benchmark)} openai_chat MODEL"
+        " --model-base-url https://HOST/v1 --model-api-key '${API_KEY}'"
+    )
+
+
 def outcome_json(outcome: RequestOutcome) -> JSON:
     """Return the dictionary of `run_evaluation`; without results, one with the same keys that tells the error."""
     if outcome.result is not None:

@@ -34,6 +34,7 @@ def run(options: RunOptions, *, dry_run: bool, format: Format, context: Context)
 
         return show(orchestration, context)
     from agentcompass.cli import render  # noqa: PLC0415  # as above
+    from agentcompass.components import registry  # noqa: PLC0415  # as above
 
     result = api.run_orchestration(orchestration, handle_signals=True)
     (outcome,) = result.requests.values()
@@ -42,6 +43,12 @@ def run(options: RunOptions, *, dry_run: bool, format: Format, context: Context)
         emitter.json(context.scrubbed(render.outcome_json(outcome)))
     elif outcome.result is not None:
         emitter.text(context.clean(render.result_text(outcome.result)))
+        (request,) = orchestration.requests
+        if (
+            outcome.status == "completed"
+            and not registry.load("harness", request.harness.id).needs_model
+        ):
+            emitter.text(render.model_hint(request.benchmark.id))
     if outcome.status != "completed":
         errors.tell_outcome(outcome, context, sys.stderr)
     return api.exit_code(result)

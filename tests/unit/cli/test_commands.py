@@ -221,7 +221,12 @@ requests:
 def test_summary_shows_what_the_run_showed(program):
     run = program(*oracle("--run-id", "r1"))
     done = program("summary", "results/m_jsonl_oracle/r1")
-    assert (done.returncode, done.stdout) == (0, run.stdout)
+    assert done.returncode == 0
+    result, hint = run.stdout[: len(done.stdout)], run.stdout[len(done.stdout) :]
+    assert done.stdout == result
+    assert "agentcompass run jsonl openai_chat MODEL" in hint, (
+        "how to put in a model, after a run without"
+    )
 
 
 def test_summary_as_json(program):
