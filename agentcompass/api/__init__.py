@@ -53,7 +53,7 @@ def run_evaluation(options: RunOptions) -> dict[str, JSON]:
         EvaluationFailedError: The run ended, but its score cannot be trusted; has `result` and `paths`.
         EvaluationTimeoutError: `timeout_seconds` is over; has `result` and `paths`.
         KeyboardInterrupt: Ctrl-C, after the cleanup.
-        SystemExit: SIGTERM, after the cleanup, with code 143.
+        SystemExit: SIGTERM or SIGHUP, after the cleanup, with code 143 or 129.
     """
     _refuse_nesting("async_run_evaluation")
     orchestration = _resolve_run(options)
@@ -98,7 +98,7 @@ def launch(
         ConfigurationError: An argument, the specification or a file is wrong; nothing has run.
         NestedLoopError: An event loop runs in this thread: use `async_launch`.
         KeyboardInterrupt: Ctrl-C, after the cleanup.
-        SystemExit: SIGTERM, after the cleanup, with code 143.
+        SystemExit: SIGTERM or SIGHUP, after the cleanup, with code 143 or 129.
     """
     _refuse_nesting("async_launch")
     resolved = _resolve_launch(orchestration, options)
@@ -142,7 +142,7 @@ def run_orchestration(
         orchestration: What to run.
         on_event: Called in this thread with each event.
         on_request_finished: Called in this thread with each outcome.
-        handle_signals: This process is ours: SIGINT and SIGTERM end the run whatever handled them before, and SIGINT
+        handle_signals: This process is ours: SIGINT, SIGTERM and SIGHUP end the run whatever handled them before, and SIGINT
             is ignored from its end on. Otherwise they are taken only where nobody else handles them, and given back.
 
     Returns:

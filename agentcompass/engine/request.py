@@ -106,10 +106,6 @@ class RequestRun:
             record = attrs.evolve(record, will_retry=True)
         self._journal.append(record)
 
-    async def settle(self) -> None:
-        """Wait until every record handed over is on disk, or cannot be."""
-        await self._journal.settle()
-
     async def analyse(self) -> None:
         """Look at attempts while others run, until `finish`; cancel it to stop at once."""
         if self._analysis is not None:
