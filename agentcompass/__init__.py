@@ -10,10 +10,10 @@ TYPE_CHECKING = (
 )
 if TYPE_CHECKING:
     from agentcompass._version import __version__ as __version__
-    from agentcompass.api import async_launch as async_launch
-    from agentcompass.api import async_run_evaluation as async_run_evaluation
-    from agentcompass.api import launch as launch
-    from agentcompass.api import run_evaluation as run_evaluation
+    from agentcompass.api.entry_points import async_launch as async_launch
+    from agentcompass.api.entry_points import async_run_evaluation as async_run_evaluation
+    from agentcompass.api.entry_points import launch as launch
+    from agentcompass.api.entry_points import run_evaluation as run_evaluation
     from agentcompass.components.analysis import AnalyzerParams as AnalyzerParams
     from agentcompass.components.analysis import Finding as Finding
     from agentcompass.components.analysis import FinishedAttempt as FinishedAttempt
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from agentcompass.records import RequestOutcome as RequestOutcome
     from agentcompass.records import Usage as Usage
     from agentcompass.secrets import Secret as Secret
+    from agentcompass.spec.files import load_orchestration_spec as load_orchestration_spec
     from agentcompass.spec.resolved import Orchestration as Orchestration
     from agentcompass.spec.written import OrchestrationDefaults as OrchestrationDefaults
     from agentcompass.spec.written import OrchestrationSpec as OrchestrationSpec
@@ -83,10 +84,11 @@ _ORIGINS: dict[str, str] = {
     "SandboxError": "errors",
     "StoreError": "errors",
     "UnknownComponentError": "errors",
-    "async_launch": "api",
-    "async_run_evaluation": "api",
-    "launch": "api",
-    "run_evaluation": "api",
+    "async_launch": "api.entry_points",
+    "async_run_evaluation": "api.entry_points",
+    "launch": "api.entry_points",
+    "run_evaluation": "api.entry_points",
+    "load_orchestration_spec": "spec.files",
     "OrchestrationDefaults": "spec.written",
     "OrchestrationSpec": "spec.written",
     "RunRequestSpec": "spec.written",

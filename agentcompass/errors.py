@@ -44,6 +44,18 @@ class AgentCompassError(Exception):
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # by default the constructor would be called with the message alone, which not every one takes
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(
+    cls: type[AgentCompassError], args: tuple[object, ...], fields: Mapping[str, object]
+) -> AgentCompassError:
+    error = cls.__new__(cls, *args)
+    vars(error).update(fields)
+    return error
+
 
 class ConfigurationError(AgentCompassError, ValueError):
     """Arguments, config files or spec files are wrong; raised before anything runs.

@@ -7,6 +7,7 @@ is checked here: `plan.resolve` checks everything at once.
 
 from __future__ import annotations
 
+import functools
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.records import JSON, RequestOutcome
 from agentcompass.secrets import Secret
 from agentcompass.spec.resolved import AttemptStrategy, LogLevel, Progress
@@ -29,7 +31,7 @@ AnyPath: TypeAlias = str | Path
 _KEY: Final = "option"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Option:
     """How a field of the options is shown and what it sets."""
 
@@ -43,7 +45,7 @@ class Option:
     """It concerns all requests of an orchestration."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NamedOption(Option):
     """An option together with the field that has it."""
 
@@ -63,7 +65,7 @@ def _request(path: str, flag: str, form: Form = "value") -> dict[str, Option]:
     return {_KEY: Option(path=path, flag=flag, form=form, is_shared=False)}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RuntimeOptions:
     """What single evaluations and orchestrations have in common."""
 
@@ -126,7 +128,7 @@ class RuntimeOptions:
     """Called with each progress event, a JSON object; what it raises is logged and changes nothing. Default: none."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunOptions(RuntimeOptions):
     """All arguments of a single evaluation."""
 
@@ -238,7 +240,7 @@ class RunOptions(RuntimeOptions):
     """Wall-clock limit of the evaluation, in whole seconds; 0 means none. Default: 360000."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LaunchOptions(RuntimeOptions):
     """All arguments of an orchestration, beside the orchestration itself."""
 
@@ -246,10 +248,19 @@ class LaunchOptions(RuntimeOptions):
         default=None, metadata=_shared(None, None)
     )
     """Called whenever a request finishes; what it raises is logged and changes nothing. Default: none."""
+    only: str | Sequence[str] | None = attrs.field(
+        default=None, metadata=_shared(None, "--only", "repeated")
+    )
+    """Name of a request to run, or several, or patterns such as small-*; the others are left out. Default: all."""
 
 
 def options_of(cls: type[RuntimeOptions]) -> tuple[NamedOption, ...]:
     """Return every option of a class, in the order of its fields."""
+    return _options_of(typing.cast("Any", cls))
+
+
+@functools.cache  # resolving the annotations takes milliseconds, and many ask
+def _options_of(cls: Any) -> tuple[NamedOption, ...]:
     types = typing.get_type_hints(cls)
     return tuple(
         NamedOption(

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from agentcompass.data import frozen
+
 JSON: TypeAlias = Any
 """A JSON value: None, bool, int, finite float, str, list or tuple, mapping with str keys."""
 
@@ -24,7 +26,7 @@ StoppedBy: TypeAlias = str
 """Why an agent stopped before it was done: `timeout`, `max_turns`, `context`, `max_tokens`, `budget`, or its own word."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Usage:
     """Tokens and money of one or more model calls.
 
@@ -34,12 +36,19 @@ class Usage:
     """
 
     calls: int = 0
+    """Requests that the endpoint answered, or was given up at."""
     unmetered_calls: int = 0
+    """Those that told no usage: what they took is in none of the other numbers."""
     input_tokens: int = 0
+    """Cached and cache-write tokens included."""
     cached_tokens: int = 0
+    """Input that the endpoint had in its cache."""
     cache_write_tokens: int = 0
+    """Input that the endpoint put into its cache."""
     output_tokens: int = 0
+    """Those of reasoning included."""
     reasoning_tokens: int = 0
+    """Output that is no part of the answer."""
     cost_usd: float | None = 0.0
     """US dollars; None as soon as one call's price is unknown."""
 
@@ -62,41 +71,50 @@ class Usage:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Metric:
     """A number that a benchmark gives for each attempt."""
 
     name: str
+    """As the evaluator gives it."""
     kind: Literal["binary", "scalar"] = "binary"
+    """`binary`: 0 or 1; `scalar`: any finite number."""
     primary: bool = False
     """The one that heads the report; exactly one metric of a benchmark."""
     worst: float | None = 0.0
+    """End of the scale, by which missing verdicts are bounded; None where there is none."""
     best: float | None = 1.0
-    """Ends of the scale, by which missing verdicts are bounded; None where there is none."""
+    """The other end."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Failure:
     """Why an execution has no score: where it broke, what broke, and whether another try could help."""
 
     phase: Phase
+    """Where it broke; `record`: the result could not be written."""
     code: str
     """Stable kebab-case cause; failures are grouped by it."""
     message: str
+    """For people."""
     retryable: bool = True
+    """Whether another try could help."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ExecutionRecord:
     """One finished execution of one attempt: a line of the journal."""
 
     task_id: str
+    """As the benchmark calls it."""
     attempt: int
     """1..k."""
     execution: int
     """1 for the first try, 2 for its first retry, ..."""
     verdict: Verdict
+    """How it ended."""
     category: str | None = None
+    """The task's."""
     metrics: Mapping[str, float] | None = None
     """By metric name, only and always when graded; binary metrics are 0.0 or 1.0."""
     failure: Failure | None = None
@@ -104,21 +122,31 @@ class ExecutionRecord:
     stopped_by: StoppedBy | None = None
     """Set when the agent was stopped or stopped itself early, and was graded on what it left."""
     answer: str | None = None
-    """The agent's final answer, head and tail kept where it is longer than the store's limit."""
+    """The agent's final answer; of one longer than 64 KiB head and tail."""
     details: Mapping[str, JSON] = attrs.field(factory=dict)
     """What the evaluator wants people to see: expected value, exit code, output tail."""
     usage: Usage = attrs.field(factory=Usage)
+    """Of all model calls of this execution."""
+    sandbox: Mapping[str, Mapping[str, JSON]] = attrs.field(factory=dict)
+    """What the sandboxes used and were refused, as far as their environment knows: `agent`, and `evaluation` where that
+    has one of its own."""
     phase_seconds: Mapping[str, float] = attrs.field(factory=dict)
+    """By phase; `wait` is time at limits and rates, which no deadline counts."""
     started_at: str = ""
     """ISO 8601, UTC."""
     finished_at: str = ""
+    """The same."""
     wall_seconds: float = 0.0
+    """From start to end, waiting included."""
     will_retry: bool = False
     """True when another execution of the same attempt was planned at the time of writing."""
     reused_from: str | None = None
     """The run id this record was taken over from."""
     attempt_dir: str | None = None
     """Relative to the run directory, when something was kept there."""
+    steps_at: tuple[int, int] | None = None
+    """Where the trajectory stands in `trajectories.jsonl`: the line's first byte, and its length. None if it has no
+    steps, or a file of its own in `attempt_dir`."""
     schema: int = SCHEMA_VERSION
 
     @property
@@ -127,30 +155,38 @@ class ExecutionRecord:
         return (self.task_id, self.attempt)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ProcessIdentity:
     """A process of this machine, told apart from a later one with the same pid."""
 
     boot_id: str
+    """Of the kernel, which changes with each start of the machine."""
     pid: int
+    """Process id."""
     started: int
     """Start time in clock ticks since boot (`/proc/PID/stat`, field 22)."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Lease:
     """A sandbox that may exist: written before a provider is asked, removed when its removal is confirmed."""
 
     id: str
+    """Unique."""
     run_id: str
+    """Of the run that it belongs to."""
     task_id: str
+    """Of the task that it is for."""
     environment: str
     """The environment's id, by which the reaper finds who can remove it."""
     name: str
     """What the provider calls the sandbox; chosen by us beforehand, so that it can be removed by name."""
     created_at: str
+    """ISO 8601, UTC."""
     expires_at: str
+    """After this it is nobody's, whatever its owner does."""
     owner: ProcessIdentity
+    """The process that made it."""
     details: Mapping[str, str] = attrs.field(factory=dict)
     """What else the provider needs in order to remove it: a directory, an engine address."""
     keep: bool = False
@@ -163,7 +199,7 @@ OrchestrationStatus: TypeAlias = Literal[
 ]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RequestOutcome:
     """How one request ended."""
 
@@ -178,7 +214,7 @@ class RequestOutcome:
     """The error as an object, for callers that raise it."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OrchestrationResult:
     """How an orchestration ended; `requests` keeps the order of the spec."""
 
