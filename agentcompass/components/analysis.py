@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import heapq
-import statistics
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.records import JSON, ExecutionRecord
 
 G = TypeVar("G")
@@ -28,7 +28,7 @@ Step: TypeAlias = Mapping[str, JSON]
 """A step of a trajectory: a JSON object, as the harness emitted it."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AnalyzerParams:
     """Parameters that every analyzer has."""
 
@@ -36,7 +36,7 @@ class AnalyzerParams:
     """Whether it looks at attempts at all."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class FinishedAttempt:
     """An execution of an attempt, on disk, as analyzers see it."""
 
@@ -49,7 +49,7 @@ class FinishedAttempt:
     belong to all analyzers: do not change them. One of type `left-out` stands for what is too long to be shown."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Finding:
     """Something an analyzer noticed about an attempt."""
 
@@ -61,7 +61,7 @@ class Finding:
     """A finite figure: seconds, tokens, repeats; None where there is none."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Noted:
     """A finding, and the execution it is about."""
 
@@ -71,7 +71,7 @@ class Noted:
     finding: Finding
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SummaryRow:
     """A line of the summary of an analyzer."""
 
@@ -165,10 +165,13 @@ class Figures(Summarizer):
 
     def _row(self, label: str, known: _Values) -> SummaryRow:
         values = sorted(known.all)
-        fence = max(self._floor, _far_out(values)) if len(values) >= self.MIN_VALUES else None
+        first, median, third = _quartiles(values)
+        # the outer fence
+        far_out = max(self._floor, third + 3 * (third - first))
+        fence = far_out if len(values) >= self.MIN_VALUES else None
         count = 0 if fence is None else sum(1 for value in values if value > fence)
         show = self._show
-        detail = f"median {show(statistics.median(values))}, most {show(values[-1])}"
+        detail = f"median {show(median)}, most {show(values[-1])}"
         if count and fence is not None:
             detail += f"; far out above {show(fence)}"
         largest = sorted(known.largest, reverse=True)[:count]
@@ -183,10 +186,11 @@ class _Values:
     largest: list[tuple[float, int, tuple[str, int]]] = attrs.field(factory=list)
 
 
-def _far_out(values: list[float]) -> float:
-    """The outer fence of at least two sorted values."""
-    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
-    return third + 3 * (third - first)
+def _quartiles(values: list[float]) -> list[float]:
+    """Of sorted values, of which there is at least one."""
+    from statistics import quantiles  # noqa: PLC0415  # brings fractions and decimals, for which no run should wait
+
+    return quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
 
 
 def _group_of(groups: dict[str, G], label: str, make: Callable[[], G]) -> G:

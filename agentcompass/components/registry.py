@@ -19,8 +19,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
-import attrs
-
 from agentcompass.components.base import (
     Analyzer,
     Benchmark,
@@ -31,6 +29,7 @@ from agentcompass.components.base import (
     Recipe,
 )
 from agentcompass.components.contract import BASES, KINDS, Kind, faults_of, kind_of
+from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError, UnknownComponentError
 from agentcompass.spec.resolved import ModelConfig
 
@@ -55,7 +54,7 @@ RECIPE_DIR_PREFIX: Final = "agentcompass_recipe_dir_"
 """Top-level module name, before a number, of a recipe folder; what it registers is invisible here."""
 
 
-@attrs.frozen
+@frozen
 class Builtin:
     """Where a built-in stands, and its line in lists."""
 
@@ -82,6 +81,10 @@ BUILTINS: Final[Mapping[Kind, Mapping[str, Builtin]]] = {
         ),
     },
     "environment": {
+        "docker": Builtin(
+            "environments.docker.environment:DockerEnvironment",
+            "A container of a Docker or Podman engine for each sandbox",
+        ),
         "host_process": Builtin(
             "environments.host_process:HostProcess",
             "Commands run on this machine in a temporary directory; isolation is a parameter",
@@ -163,9 +166,8 @@ def load(kind: Kind, name: str) -> AnyComponent:
         ConfigurationError: It cannot be imported, is no proper component of this kind, is registered under an id
             that its class does not have, or two plug-ins claim the id.
     """
-    builtin = BUILTINS[kind].get(name)
-    if builtin is not None:
-        return _import(f"agentcompass.components.{builtin.path}", kind, name, f"{kind} {name!r}")
+    if name in BUILTINS[kind]:
+        return _builtin(kind, name)
     if ":" in name:
         return _import(name, kind, None, f"{kind} {name!r}")
     with _lock:
@@ -271,11 +273,26 @@ def take_recipes(package: str) -> tuple[type[Recipe[Any]], ...]:
 def _plugins(
     kind: Kind, _sys_path: tuple[str, ...]
 ) -> Mapping[str, tuple[importlib.metadata.EntryPoint, ...]]:
-    """The entry points of a kind by id. Reading them takes long; the path is the key since tests and notebooks add to it."""
+    """The entry points of a kind by id; the path is the key since tests and notebooks add to it."""
     found: dict[str, dict[str, importlib.metadata.EntryPoint]] = {}
-    for point in importlib.metadata.entry_points(group=_GROUPS[kind]):
-        found.setdefault(point.name, {}).setdefault(point.value, point)
+    for point in _entry_points(_sys_path):
+        if point.group == _GROUPS[kind]:
+            found.setdefault(point.name, {}).setdefault(point.value, point)
     return {name: tuple(points.values()) for name, points in found.items()}
+
+
+@functools.lru_cache(maxsize=1)
+def _entry_points(_sys_path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
+    """Those of all kinds. Every installed package is read for them, which takes long: once, not for each kind."""
+    installed = importlib.metadata.entry_points()
+    return tuple(point for group in _GROUPS.values() for point in installed.select(group=group))
+
+
+@functools.cache
+def _builtin(kind: Kind, name: str) -> AnyComponent:
+    """The class of a built-in: a run asks for it several times, and the check takes long."""
+    path = f"agentcompass.components.{BUILTINS[kind][name].path}"
+    return _import(path, kind, name, f"{kind} {name!r}")
 
 
 def _import(path: str, kind: Kind, name: str | None, label: str) -> AnyComponent:

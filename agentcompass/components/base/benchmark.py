@@ -1,0 +1,103 @@
+"""A set of tasks and the way to score them."""
+
+from __future__ import annotations
+
+import abc
+import enum
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from agentcompass.components.base.component import Component, P
+from agentcompass.components.base.environment import SandboxPlan
+from agentcompass.components.base.session import Session
+from agentcompass.components.base.task import AgentOutcome, Evaluation, Task, TaskInput
+from agentcompass.data import frozen
+from agentcompass.errors import InfraError
+from agentcompass.records import Metric
+
+
+class Where(enum.Enum):
+    """Where a benchmark evaluates."""
+
+    NOWHERE = "none"
+    """Without a sandbox."""
+    REUSE = "reuse"
+    """In the agent's sandbox, after every process of it has been ended."""
+    FRESH = "fresh"
+    """In a new sandbox that the agent never touched; only `SandboxPlan.artifacts` go there."""
+
+
+@frozen(kw_only=True)
+class LoadContext:
+    """What a benchmark may use to load its tasks."""
+
+    data_dir: Path
+    """Downloads and caches go below it."""
+    auto_install_dependencies: bool = False
+    may_download: bool = True
+    """False in a dry run, which writes nothing: data that is not there is a PreflightError then."""
+    note: Callable[[str], None] = lambda _text: None
+    """Tells people about progress or something odd."""
+
+
+class Benchmark(Component[P]):
+    """A set of tasks and the way to score them."""
+
+    metrics: ClassVar[tuple[Metric, ...]]
+    evaluates_in: Where = Where.NOWHERE
+    """Given on the class, or set by the constructor where a parameter decides."""
+    evaluate_timeout_seconds: ClassVar[float] = 1800.0
+    extra: ClassVar[str | None] = None
+    """The package extra that has its data or dependencies (`pip install 'agentcompass[EXTRA]'`)."""
+
+    @abc.abstractmethod
+    async def load_tasks(self, ctx: LoadContext) -> Iterable[Task]:
+        """Return the tasks, in order, already narrowed to what the parameters select.
+
+        Raises:
+            ConfigurationError: A parameter or the user's data is wrong, unknown ids of a selection included.
+            PreflightError: The data is not there; the message says how to get it.
+        """
+
+    def dataset_version(self) -> str:
+        """Identify the content of the data, after `load_tasks`: a revision or a hash; part of the fingerprint."""
+        return ""
+
+    def plan(self, task: Task, plan: SandboxPlan) -> SandboxPlan:
+        """Adjust the sandbox for a task; `plan` is the default."""
+        return plan
+
+    def needs_agent_sandbox(self, task: Task) -> bool:
+        """Whether the agent works in a sandbox even when its harness would not need one."""
+        return self.evaluates_in is Where.REUSE
+
+    def needs_evaluation_sandbox(self, task: Task) -> bool:
+        """Whether this task is evaluated in the sandbox that `evaluates_in` names."""
+        return self.evaluates_in is not Where.NOWHERE
+
+    @abc.abstractmethod
+    async def prepare(self, task: Task, session: Session | None) -> TaskInput:
+        """Set the sandbox up and return what the agent is told. `session` is None where none is needed."""
+
+    async def solve(self, task: Task, session: Session | None) -> AgentOutcome:
+        """Apply the reference solution as an agent would; what the `oracle` harness does.
+
+        Raises:
+            InfraError: The task has no reference solution (code `no-reference-solution`, not retryable).
+        """
+        raise InfraError(
+            f"task {task.id!r} has no reference solution",
+            code="no-reference-solution",
+            retryable=False,
+        )
+
+    @abc.abstractmethod
+    async def evaluate(
+        self, task: Task, outcome: AgentOutcome, session: Session | None
+    ) -> Evaluation:
+        """Judge what the agent left. An agent that did nothing scores its worst: that is a verdict, not a failure.
+
+        Raises:
+            EvaluatorError: There is no verdict.
+        """

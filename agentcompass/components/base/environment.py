@@ -1,0 +1,117 @@
+"""A provider of sandboxes, and what a task asks of them."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+
+import attrs
+
+from agentcompass.components.base.component import Component, P
+from agentcompass.components.base.session import Session
+from agentcompass.data import frozen
+from agentcompass.records import Lease
+
+
+@frozen(kw_only=True)
+class Resources:
+    """What a sandbox may use; None leaves it to the environment's default."""
+
+    cpus: float | None = None
+    memory_mb: int | None = None
+    storage_mb: int | None = None
+    pids: int | None = None
+    gpus: int | None = None
+
+
+@frozen(kw_only=True)
+class SandboxPlan:
+    """What a task needs of its sandbox; recipes may adjust it before the sandbox is opened."""
+
+    image: str | None = None
+    workdir: str | None = None
+    """Where commands run by default; None: the environment's own choice."""
+    env: Mapping[str, str] = attrs.field(factory=dict)
+    resources: Resources = attrs.field(factory=Resources)
+    network: bool = True
+    artifacts: tuple[str, ...] = ()
+    """Paths (relative to the work directory) that go from the agent's sandbox to a fresh one for evaluation."""
+
+
+@frozen(kw_only=True)
+class Capabilities:
+    """What an environment can do; checked before anything costs."""
+
+    images: bool = False
+    """It can start from a named image."""
+    network_control: bool = False
+    resource_limits: bool = False
+    users: bool = False
+    is_security_boundary: bool = False
+    """Untrusted code cannot reach the host."""
+
+
+class Environment(Component[P]):
+    """A provider of sandboxes."""
+
+    capabilities: Capabilities = Capabilities()
+    """Given on the class, or set by the constructor where a parameter decides."""
+    descriptors: int = 4
+    """Open files and sockets of this process that an open sandbox takes while a command runs in it; likewise."""
+
+    async def preflight(self) -> None:
+        """Check that sandboxes can be made, before anything costs.
+
+        Raises:
+            PreflightError: Something is missing; the message says what to do.
+        """
+
+    async def check_images(self, images: Collection[str]) -> frozenset[str]:
+        """Return those of the images that `fetch` will have to bring; brings none. Asked after `preflight`.
+
+        Args:
+            images: All that the tasks of a request name in `SandboxPlan.image`; an empty text stands for the
+                environment's own choice.
+
+        Raises:
+            PreflightError: There are some that cannot be had; it names each.
+        """
+        return frozenset()
+
+    async def fetch(self, plan: SandboxPlan, tell: Callable[[str], None]) -> None:
+        """Bring what sandboxes of this plan need and share, such as an image, unless it is there.
+
+        Called before every `open`, outside of the time that a task has for opening. Calls for the same thing share
+        the work; one that is cancelled leaves it to the others, or ends it.
+
+        Args:
+            plan: Of the sandbox that is to be opened next.
+            tell: Takes a line for people about what is being done, now and then.
+
+        Raises:
+            SandboxError: It cannot be had.
+        """
+
+    def lease_details(self) -> Mapping[str, str]:
+        """What `remove` will need in order to find a sandbox again, beside the lease's name."""
+        return {}
+
+    @abc.abstractmethod
+    def open(self, plan: SandboxPlan, lease: Lease) -> AbstractAsyncContextManager[Session]:
+        """Make the sandbox named `lease.name` and close it on exit; usually an `@asynccontextmanager`.
+
+        The engine has written the lease before and shields nothing: an implementation whose provider goes on
+        creating after a cancelled request awaits the answer under its own shield. Leaving the context stops every
+        process and removes everything, unless `lease.keep`.
+
+        Raises:
+            SandboxError: It could not be made.
+        """
+
+    @abc.abstractmethod
+    async def remove(self, lease: Lease) -> None:
+        """Remove what a lease names, wherever it stands, and return only when it is confirmed gone.
+
+        Idempotent. Used after a failed close, by the reaper and by `agentcompass env close`.
+        """

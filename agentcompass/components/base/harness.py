@@ -1,0 +1,51 @@
+"""The agent loop that attempts a task with a model."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Awaitable, Callable, Mapping
+from typing import ClassVar
+
+from agentcompass.components.base.component import Component, P
+from agentcompass.components.base.model import Model
+from agentcompass.components.base.session import Session
+from agentcompass.components.base.task import AgentOutcome, TaskInput
+from agentcompass.records import JSON
+
+Emit = Callable[[Mapping[str, JSON]], Awaitable[None]]
+"""Appends one step to the attempt's trajectory, on disk, while it runs. A step is a JSON object with a `type`."""
+
+
+class Harness(Component[P]):
+    """The agent loop that attempts a task with a model."""
+
+    needs_model: ClassVar[bool] = True
+    """An attempt in which no model call was made is then `infra`, never a zero."""
+    needs_sandbox: ClassVar[bool] = False
+    uses_reference: ClassVar[bool] = False
+    protocols: ClassVar[tuple[str, ...]] = ("openai-chat",)
+    """Model protocols it can use, best first."""
+    sends: ClassVar[tuple[str, ...]] = ()
+    """Model parameters that it sets itself in every call (`tools`): a user's would have no effect, and are refused."""
+    run_timeout_seconds: ClassVar[float] = 1800.0
+
+    @abc.abstractmethod
+    async def run(
+        self, task_input: TaskInput, session: Session | None, model: Model, emit: Emit
+    ) -> AgentOutcome:
+        """Attempt the task.
+
+        Args:
+            task_input: What the agent is told.
+            session: The agent's sandbox; None if neither harness nor benchmark needs one.
+            model: The endpoint; every call raises if the request has none.
+            emit: Where trajectory steps go.
+
+        Returns:
+            What the agent left. Running out of turns or context is an outcome with `stopped_by`, not an error;
+            the run deadline is the engine's, which then grades what is there.
+
+        Raises:
+            ModelError: The endpoint failed.
+            SandboxError: The sandbox failed.
+        """

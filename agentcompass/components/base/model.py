@@ -1,0 +1,114 @@
+"""The tested model, as the engine opens it and an attempt borrows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from agentcompass.components.base.benchmark import LoadContext
+from agentcompass.components.messages import Message, Reply, Tool
+from agentcompass.data import frozen
+from agentcompass.records import JSON, Usage
+from agentcompass.spec.resolved import ModelConfig
+
+
+class Model(Protocol):
+    """A model endpoint as a harness sees it: retries, limits and metering are behind it.
+
+    Every call that reaches the endpoint is metered, also when its answer cannot be used. After the agent's phase
+    has ended, calls raise `ModelError` with code `model-revoked`.
+    """
+
+    id: str
+    protocol: str
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Tool] = (),
+        params: Mapping[str, JSON] | None = None,
+    ) -> Reply:
+        """Ask for the next message. `params` are added to, and win over, the user's model parameters.
+
+        Raises:
+            ModelError: After the retries; the code tells the cause (`rate-limited`, `server-error`, `connection-failed`,
+                `stalled`, `bad-request`, `unauthorized`, `model-not-found`, `malformed-response`, `context-exceeded`, ...).
+        """
+        ...
+
+    async def complete(
+        self,
+        prompt: str,
+        *,
+        stop: Sequence[str] = (),
+        params: Mapping[str, JSON] | None = None,
+    ) -> Reply:
+        """Ask a base model to continue a text (`openai-completions`); errors as for `chat`."""
+        ...
+
+
+@frozen(kw_only=True)
+class ModelRetry:
+    """A call is tried again: told to whoever watches the attempt."""
+
+    code: str
+    message: str
+    wait_seconds: float
+    try_number: int
+    """Of the try that failed, from 1."""
+
+
+class AttemptModel(Model, Protocol):
+    """The model lent to one attempt."""
+
+    @property
+    def usage(self) -> Usage:
+        """Sum over the calls so far."""
+        ...
+
+    @property
+    def asked(self) -> int:
+        """Calls that the harness made, whatever came of them."""
+        ...
+
+    @property
+    def replies(self) -> int:
+        """Calls that gave the harness a reply."""
+        ...
+
+    def revoke(self) -> None:
+        """Refuse every further call and cancel those in flight."""
+
+
+class ModelClient(Protocol):
+    """One endpoint for one run: connections, limits and prices shared by its attempts."""
+
+    async def ready(self, ctx: LoadContext) -> None:
+        """Make sure that there is an endpoint, which for a local model means to start it. Before the first `lend`.
+
+        Raises:
+            PreflightError: What it needs is not there, or it does not come up.
+        """
+        ...
+
+    def lend(self, on_retry: Callable[[ModelRetry], None]) -> AttemptModel:
+        """Return a model for one attempt."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close all connections, and end what `ready` started; also under cancellation."""
+
+
+class ModelOpener(Protocol):
+    """How the engine makes a client: `components.models.open_client`, reached through the registry."""
+
+    def __call__(
+        self,
+        config: ModelConfig,
+        *,
+        harness_protocols: Sequence[str],
+        prices: Mapping[str, Mapping[str, float]],
+    ) -> ModelClient:
+        """Choose the protocol both sides support; ConfigurationError if there is none."""
+        ...
