@@ -6,25 +6,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
-
+from agentcompass.data import frozen
 from agentcompass.records import JSON, SCHEMA_VERSION, ExecutionRecord
 from agentcompass.store import codec, jsonl
 from agentcompass.store.files import explained, replace_file
 from agentcompass.store.jsonl import CorruptLine
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StoredFinding:
     """A finding as a line of `analysis.jsonl` has it."""
 
     task_id: str
+    """As in `attempts.jsonl`, and so the next two."""
     attempt: int
+    """1..k."""
     execution: int
+    """1 for the first try."""
     analyzer: str
+    """The id of who noticed it."""
     label: str
+    """What it is, from a small set of words."""
     detail: str = ""
+    """This case, for people."""
     value: float | None = None
+    """A figure, where there is one."""
 
 
 def findings_line(

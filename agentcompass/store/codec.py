@@ -117,6 +117,8 @@ def decode_record(data: JSON) -> ExecutionRecord:
     fields["metrics"] = _finite(fields.get("metrics"))
     fields["failure"] = None if failure is None else _made(Failure, failure)
     fields["usage"] = _made(Usage, fields.get("usage", {}))
+    steps_at = fields.get("steps_at")
+    fields["steps_at"] = None if steps_at is None else tuple(steps_at)
     record = _made(ExecutionRecord, fields)
     if (wrong := _nonsense(record)) is not None:
         raise ValueError(wrong)

@@ -104,8 +104,24 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def append_all(descriptor: int, data: bytes) -> None:
+def append_to(path: Path, data: bytes) -> int:
+    """Append to a file, which is made if it is not there, as `append_all` does.
+
+    Returns:
+        Where the data begins, in bytes.
+    """
+    descriptor = open_append(path)
+    try:
+        return append_all(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def append_all(descriptor: int, data: bytes) -> int:
     """Append all of `data` or nothing: what got in before an error is cut off again.
+
+    Returns:
+        Where it begins, in bytes.
 
     Raises:
         OSError: Nothing was appended (unless even cutting failed: then a torn line is left, which readers drop).
@@ -119,6 +135,7 @@ def append_all(descriptor: int, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, start)
         raise
+    return start
 
 
 def open_append(path: Path, *, exclusive: bool = False) -> int:

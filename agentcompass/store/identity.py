@@ -22,9 +22,10 @@ def is_alive(identity: ProcessIdentity) -> bool:
     """Whether a process of this machine still runs.
 
     False after a reboot, and for another process that got the same pid later. A process that exists but whose start
-    time cannot be read (hidden by the system) counts as alive: nothing of it may be cleaned up.
+    time cannot be read (hidden by the system, or in a chroot without /proc) counts as alive: nothing of it may be
+    cleaned up.
     """
-    if identity.boot_id != _boot_id() or identity.pid <= 0:
+    if identity.boot_id != (_boot_id() or identity.boot_id) or identity.pid <= 0:
         return False
     seen = _state_and_start(identity.pid)
     if seen is None:
@@ -53,8 +54,8 @@ def _state_and_start(pid: int) -> tuple[str, int] | None:
 def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is there, but another user's
-        return True
+    except PermissionError:  # it is another user's
+        pass
     return True

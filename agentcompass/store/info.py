@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.records import JSON, SCHEMA_VERSION, Metric, ProcessIdentity, RequestStatus
 from agentcompass.spec.resolved import AttemptStrategy, ExecutionConfig, RuntimeConfig
 from agentcompass.store import codec, shape
@@ -18,28 +19,33 @@ MAX_ATTEMPTS: Final = 10**8
 """Planned in one run; more than memory holds, so a plan that says so is damaged."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunInfo:
     """One run: what was asked, by which versions, and how it stands. `run.json`."""
 
     run_id: str
+    """Also the name of the directory, made a good file name."""
     name: str
     """The request's."""
     status: StoredStatus
+    """One that says `running` while its owner is gone is shown as `interrupted`."""
     started_at: str
     """ISO 8601, UTC."""
     owner: ProcessIdentity
     """The process that executes it."""
     fingerprint: str
+    """SHA-256 of what can change an answer: runs that share it can share attempts."""
     identity: Mapping[str, JSON]
-    """Everything that can change an answer: what `fingerprint` is the hash of."""
+    """What `fingerprint` is the hash of; where that counts the value of a reference, a few digits of its hash stand here."""
     request: Mapping[str, JSON]
-    """As `store.request.written_request` gives it: secrets as references."""
+    """`benchmark`, `harness`, `environment` (each `id`, `params`, and `given`: names of those that differ from the defaults),
+    `model`, `execution`, `runtime` (the shared settings that somebody gave), `run_name` and more; references as references."""
     versions: Mapping[str, JSON] = attrs.field(factory=dict)
     """Of agentcompass, Python, the platform and the components."""
     finished_at: str | None = None
     """None while it runs."""
     counts: Mapping[str, int] = attrs.field(factory=dict)
+    """As in `metrics.json`; empty while it runs."""
     error: str | None = None
     """Why it did not complete, in one or two lines."""
     reused_from: str | None = None
@@ -47,16 +53,20 @@ class RunInfo:
     schema: int = SCHEMA_VERSION
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunPlan:
     """What a run is to do; missing work is this minus the journal. `plan.json`."""
 
     tasks: tuple[tuple[str, str | None], ...]
     """Task id and category, in the benchmark's order."""
     k: int
+    """Attempts at each task."""
     attempt_strategy: AttemptStrategy
+    """`avg` makes all k attempts; `pass` stops at the first success."""
     metrics: tuple[Metric, ...]
+    """What the benchmark gives for each attempt."""
     min_coverage: float
+    """Smallest part of the planned attempts, 0 to 1, that must be graded."""
     schema: int = SCHEMA_VERSION
 
     @property
@@ -79,7 +89,7 @@ def info_from_json(data: JSON) -> RunInfo:
     return info
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _WrittenComponent:
     """What is read of a component in `RunInfo.request`."""
 
@@ -88,7 +98,7 @@ class _WrittenComponent:
     given: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _WrittenModel:
     id: str
     base_url: str | None
@@ -100,7 +110,7 @@ class _WrittenModel:
     max_connections: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _WrittenRequest:
     """What is read of `RunInfo.request`; other fields are for people."""
 

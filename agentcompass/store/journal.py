@@ -12,7 +12,7 @@ from typing import final
 from agentcompass.errors import StoreError
 from agentcompass.records import JSON
 from agentcompass.store import jsonl
-from agentcompass.store.files import append_all, open_append, store_error
+from agentcompass.store.files import append_all, append_to, open_append, store_error
 
 _log = logging.getLogger("agentcompass.store")
 
@@ -82,10 +82,17 @@ class Journal:
         """
         if self._descriptor >= 0:
             self._is_lost = not self._sync()
-            os.close(self._descriptor)
-            self._descriptor = -1
+            descriptor, self._descriptor = self._descriptor, -1
+            with contextlib.suppress(OSError):  # what it held is synced, or has failed
+                os.close(descriptor)
         if self._failure is None:
             self._failure = StoreError(f"{self.path} is closed")
+
+    def discard(self) -> None:
+        """Close the file and remove it: no line of it was ever of a run."""
+        self.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink()
 
     def _sync(self) -> bool:
         try:
@@ -160,11 +167,7 @@ class EventLog:
         if not data:
             return
         try:
-            descriptor = open_append(self._path)
-            try:
-                append_all(descriptor, data)
-            finally:
-                os.close(descriptor)
+            append_to(self._path, data)
         except OSError as error:
             self._give_up(store_error("write", self._path, error).message)
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import attrs
-
+from agentcompass.data import frozen
 from agentcompass.records import JSON
 
 Scrub: TypeAlias = Callable[[str], str]
@@ -42,7 +41,7 @@ class NotJSONError(ValueError):
         self.reason = reason
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CorruptLine:
     """A line that could not be used, and was skipped."""
 

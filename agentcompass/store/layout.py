@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import attrs
+from agentcompass.data import frozen
 
 MAX_NAME_BYTES: Final = 120
 _HASH_DIGITS: Final = 12
@@ -71,7 +71,7 @@ def orchestration_dir(results_dir: Path, name: str) -> Path:
     return results_dir / safe_name(name, keep_case=True)
 
 
-@attrs.frozen
+@frozen
 class RunPaths:
     """The files of one run."""
 
@@ -145,16 +145,19 @@ class RunPaths:
         """
         between = directory.relative_to(self.run_dir).parts
         for depth in range(1, len(between) + 1):
-            step = self.run_dir.joinpath(*between[:depth])
-            if not step.is_dir():
-                step.mkdir(exist_ok=True)
+            self.run_dir.joinpath(*between[:depth]).mkdir(exist_ok=True)
 
     def attempt_dir(self, task_id: str, attempt: int) -> Path:
         """What one attempt left; exists only when there is something to keep."""
         return self.tasks_dir / safe_name(task_id) / f"attempt-{attempt}"
 
+    @property
+    def trajectories_file(self) -> Path:
+        """The steps of executions that had few of them, a line for each."""
+        return self.run_dir / "trajectories.jsonl"
+
     def trajectory_file(self, task_id: str, attempt: int, execution: int) -> Path:
-        """The steps of one execution, streamed while it runs."""
+        """The steps of one execution that has more than a few, streamed while it runs."""
         name = _numbered("trajectory", execution, "jsonl")
         return self.attempt_dir(task_id, attempt) / name
 
@@ -177,12 +180,12 @@ def find_run_dirs(results_dir: Path) -> Iterator[Path]:
 
 def _find(directory: Path, depth: int) -> Iterator[Path]:
     paths = RunPaths(directory)
-    if paths.run_file.exists() or paths.leases_dir.exists():
+    try:
+        is_run = paths.run_file.exists() or paths.leases_dir.exists()
+        below = [] if is_run or depth < 0 else list(directory.iterdir())
+    except OSError:  # no directory, not ours to read, or removed at this moment
+        return
+    if is_run:
         yield directory
-    elif depth >= 0:
-        try:
-            below = [path for path in directory.iterdir() if path.is_dir()]
-        except OSError:  # not there, not ours to read, or removed at this moment
-            return
-        for path in below:
-            yield from _find(path, depth - 1)
+    for path in below:
+        yield from _find(path, depth - 1)

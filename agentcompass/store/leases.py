@@ -73,13 +73,13 @@ def find_leases(results_dir: Path, on_corrupt: OnCorrupt = _warn) -> Iterator[tu
 
 def _read(leases_dir: Path, on_corrupt: OnCorrupt) -> Iterator[tuple[Path, Lease]]:
     try:
-        paths = sorted(leases_dir.glob("*.json"))
+        paths = sorted(path for path in leases_dir.iterdir() if path.suffix == ".json")
+    except FileNotFoundError:
+        return
     except OSError as error:
         on_corrupt(leases_dir, error.strerror or str(error))
         return
     for path in paths:
-        if path.name.startswith("."):
-            continue
         try:
             lease = codec.decode_lease(jsonl.decode(path.read_bytes()))
         except FileNotFoundError:  # removed at this moment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -63,7 +62,7 @@ class RunLock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds a lock file now. False if there is none, or it cannot be opened.
+    """Whether somebody holds a lock file now. False if there is none, it cannot be opened, or nothing can be locked there.
 
     Sees holders that `identity.is_alive` cannot: in another pid namespace, or on another host of a shared file system.
     """
@@ -72,9 +71,12 @@ def is_held(path: Path) -> bool:
     except OSError:
         return False
     try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    except OSError:
+        return False
+    else:
+        return False
     finally:
         os.close(descriptor)

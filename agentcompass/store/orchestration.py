@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, final
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.errors import StoreError
 from agentcompass.records import (
     JSON,
@@ -19,7 +20,8 @@ from agentcompass.records import (
 )
 from agentcompass.store import codec, jsonl, layout
 from agentcompass.store.files import explained, replace_file
-from agentcompass.store.lock import RunLock
+from agentcompass.store.identity import is_alive
+from agentcompass.store.lock import RunLock, is_held
 
 FILE_NAME = "orchestration.json"
 LOCK_NAME = "orchestration.lock"
@@ -27,12 +29,14 @@ LOCK_NAME = "orchestration.lock"
 RequestState: TypeAlias = Literal["preparing", "running"] | RequestStatus
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RequestEntry:
     """How one request stands."""
 
     run_id: str
+    """Of its run."""
     status: RequestState = "preparing"
+    """How it stands."""
     run_dir: str | None = None
     """None before it has one."""
     metric: str | None = None
@@ -40,18 +44,23 @@ class RequestEntry:
     score: float | None = None
     """None until it is over, and where there is none."""
     ci95: tuple[float, float] | None = None
+    """95 % confidence interval of `score`."""
     coverage: float | None = None
     """Share of the planned attempts that were graded, 0 to 1; None until it is over, and if it never began."""
     error: str | None = None
+    """Why it did not complete."""
     paths: Mapping[str, str] = attrs.field(factory=dict)
+    """Its files, by role."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OrchestrationInfo:
     """A launch. `orchestration.json`."""
 
     id: str
+    """Made from time and chance."""
     name: str
+    """Of the orchestration; its id if it has none."""
     started_at: str
     """ISO 8601, UTC."""
     owner: ProcessIdentity
@@ -59,10 +68,49 @@ class OrchestrationInfo:
     requests: Mapping[str, RequestEntry]
     """By name, in the order of the spec."""
     status: Literal["running"] | OrchestrationStatus = "running"
+    """How it stands."""
     finished_at: str | None = None
+    """None while it runs."""
     ended_by: str | None = None
     """Who ended it early; None while it runs, and when it ran to its end."""
     schema: int = SCHEMA_VERSION
+
+
+@frozen(kw_only=True)
+class StoredOrchestration:
+    """A launch on disk, as its file says."""
+
+    directory: Path
+    info: OrchestrationInfo
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process that executes it is at work now."""
+        return self.info.status == "running" and (
+            is_alive(self.info.owner) or is_held(self.directory / LOCK_NAME)
+        )
+
+    @property
+    def status(self) -> Literal["running", "interrupted"] | OrchestrationStatus:
+        """As the file says, but `interrupted` when it says `running` and nobody is at work."""
+        if self.info.status == "running" and not self.is_running:
+            return "interrupted"
+        return self.info.status
+
+
+def read_orchestration(directory: Path) -> StoredOrchestration:
+    """Read how a launch stands.
+
+    Raises:
+        StoreError: There is no `orchestration.json`, or it is corrupt or of a newer version.
+    """
+    path = directory / FILE_NAME
+    with explained("read", path):
+        data = path.read_bytes()
+    try:
+        return StoredOrchestration(directory=directory, info=_from_json(jsonl.decode(data)))
+    except ValueError as error:
+        raise StoreError(f"{path} cannot be used: {error}") from error
 
 
 @final
@@ -111,6 +159,21 @@ def _locked(directory: Path) -> RunLock:
     with explained("create", directory):
         directory.mkdir(parents=True, exist_ok=True)
     return RunLock(directory / LOCK_NAME)
+
+
+def _from_json(data: JSON) -> OrchestrationInfo:
+    written = codec.mapping(data, FILE_NAME)
+    owner = codec.build(ProcessIdentity, written.get("owner"))
+    requests = {
+        name: _entry_from_json(entry)
+        for name, entry in codec.mapping(written.get("requests"), "requests").items()
+    }
+    return codec.build(OrchestrationInfo, written, owner=owner, requests=requests)
+
+
+def _entry_from_json(data: JSON) -> RequestEntry:
+    entry = codec.build(RequestEntry, data)
+    return attrs.evolve(entry, ci95=entry.ci95 and (entry.ci95[0], entry.ci95[1]))
 
 
 def _to_json(info: OrchestrationInfo, scrub: jsonl.Scrub) -> dict[str, JSON]:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import attrs
-
+from agentcompass.data import frozen
 from agentcompass.errors import StoreError
 from agentcompass.records import JSON, ExecutionRecord, Verdict
 from agentcompass.store import codec, jsonl
@@ -37,7 +36,7 @@ class Ending(Protocol):
         """Its number, from 1."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StoredRun:
     """A run on disk. Records are read when asked for, one at a time."""
 
@@ -130,7 +129,9 @@ def read_run(run_dir: Path) -> StoredRun:
         StoreError: There is no run, or it is corrupt or of a newer version.
     """
     paths = RunPaths(run_dir)
-    if not paths.run_file.exists():
+    with explained("read", paths.run_file):
+        is_there = paths.run_file.exists()
+    if not is_there:
         raise StoreError(
             f"{run_dir} is not a run directory: it has no {paths.run_file.name}",
             hint="Give the directory that holds run.json: <results>/<name>/<run id>.",

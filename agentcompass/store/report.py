@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.metrics.board import Board
 from agentcompass.metrics.scores import Score
 from agentcompass.records import JSON, SCHEMA_VERSION, Metric, Phase, Usage, Verdict
@@ -16,21 +17,27 @@ from agentcompass.store.jsonl import CorruptLine
 from agentcompass.store.layout import RunPaths
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FailureGroup:
     """Attempts without a score, or executions that were retried, for the same cause; with one of them as an example."""
 
     verdict: Verdict
+    """How they ended."""
     phase: Phase | None
     """None: nothing was recorded."""
     code: str
+    """The cause."""
     count: int
+    """How many there are."""
     task_id: str
+    """Of the example."""
     attempt: int
+    """Of the example."""
     message: str
+    """Of the example."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Report:
     """A run, summed up from its journal and its plan."""
 

@@ -149,7 +149,7 @@ def _said(option: NamedOption, value: JSON) -> Iterator[str]:
     elif option.form == "pairs":
         for name, number in value.items():
             yield from (flag, f"{name}={_text(number, option)}")
-    elif option.form != "positional":
+    else:
         for item in value if isinstance(value, list) else [value]:
             yield from (flag, _text(item, option))
 

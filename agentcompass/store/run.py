@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from agentcompass.store.info import RunInfo, RunPlan, info_to_json, plan_to_json
 from agentcompass.store.journal import EventLog, Journal
 from agentcompass.store.layout import RunPaths
 from agentcompass.store.lock import RunLock
-from agentcompass.store.trajectory import Trajectory
+from agentcompass.store.trajectory import ShortTrajectories, Trajectory
 from agentcompass.store.writer import Job, Writer
 
 __all__ = ["RunInfo", "RunPlan", "RunStore"]
@@ -45,9 +46,12 @@ class RunStore:
         self._lock = lock
         self._journal = Journal(paths.journal_file)
         self._events = EventLog(paths.events_file)
+        self._told: collections.deque[Mapping[str, JSON]] = collections.deque()
+        self._is_telling = False
         self._findings = EventLog(paths.findings_file, "findings")
-        self._with_steps: set[Path] = set()
-        """Attempt directories that the trajectories of this moment make."""
+        self._short = ShortTrajectories(paths.trajectories_file)
+        self._trajectories: dict[tuple[str, int, int], Trajectory] = {}
+        """Of executions that have no record yet."""
         self._updating = threading.Lock()
         self._is_closed = False
 
@@ -73,7 +77,7 @@ class RunStore:
             lock = RunLock(paths.lock_file)
             undo.callback(lock.release)
             store = cls(writer, paths, scrubber, lock)
-            undo.callback(store._journal.close)
+            undo.callback(store._journal.discard)
             with explained("write", paths.plan_file):
                 replace_file(paths.plan_file, jsonl.encode(plan_to_json(plan)), sync=True)
             store.update(info)
@@ -84,15 +88,20 @@ class RunStore:
         """Write a record to the journal.
 
         Args:
-            record: One that cannot be encoded is replaced by an `infra` record that says why.
+            record: One that cannot be encoded is replaced by an `infra` record that says why. Its trajectory takes no
+                more steps.
             done: Called in the writer's thread when the record is durable, with None and the record as it was
-                written; or with the reason why nothing was written. After one such failure every further record
-                fails for the same reason.
+                written; or with the reason why nothing was written. Once the journal itself has failed, every further
+                record fails for the same reason.
         """
         written = [record]
+        key = (record.task_id, record.attempt, record.execution)
+        trajectory = self._trajectories.pop(key, None)
+        if trajectory is not None:
+            trajectory.close()
 
         def write() -> Journal:
-            line, written[0] = self._prepare(record)
+            line, written[0] = self._prepare(self._located(record, trajectory))
             self._journal.append(line)
             return self._journal
 
@@ -106,12 +115,16 @@ class RunStore:
 
     def event(self, event: Mapping[str, JSON]) -> None:
         """Write an event, sooner or later. A failure is logged once and hurts nobody."""
+        self._told.append(event)
+        if not self._is_telling:  # else the job that is queued takes this one too
+            self._is_telling = True
+            self._writer.submit(Job(write=self._write_events, size=256))
 
-        def write() -> EventLog:
-            self._events.append(event, self._scrub)
-            return self._events
-
-        self._writer.submit(Job(write=write, size=256))
+    def _write_events(self) -> EventLog:
+        self._is_telling = False  # first: whoever comes now asks for a job of its own
+        for _ in range(len(self._told)):
+            self._events.append(self._told.popleft(), self._scrub)
+        return self._events
 
     def findings(self, lines: Sequence[Mapping[str, JSON]], done: Callable[[], None]) -> None:
         """Write lines of `analysis.jsonl`, sooner or later. A failure is logged once and hurts nobody.
@@ -130,15 +143,11 @@ class RunStore:
         self._writer.submit(Job(write=write, done=lambda _error: done(), size=size))
 
     def trajectory(self, task_id: str, attempt: int, execution: int) -> Trajectory:
-        """Return where the steps of an execution go; nothing is made before the first one."""
+        """Return where the steps of an execution go. What is few is written with the record of the execution."""
         path = self.paths.trajectory_file(task_id, attempt, execution)
-        return Trajectory(
-            self._writer,
-            path,
-            self._scrub,
-            make_dir=self.paths.make_dir,
-            on_step=self._with_steps.add,
-        )
+        trajectory = Trajectory(self._writer, path, self._scrub, self.paths.make_dir)
+        self._trajectories[task_id, attempt, execution] = trajectory
+        return trajectory
 
     def update(self, info: RunInfo) -> None:
         """Replace `run.json`, durably and at once for readers.
@@ -180,7 +189,8 @@ class RunStore:
     def _prepare(self, record: ExecutionRecord) -> tuple[bytes, ExecutionRecord]:
         """The line for a record, and the record that it holds. Keeps a long answer apart."""
         try:
-            complete = self._with_attempt_dir(self._with_short_answer(record))
+            record = self._with_attempt_dir(record)
+            complete = self._with_short_answer(record)
             return codec.encode_record(complete, self._scrub), complete
         except (ValueError, TypeError, AttributeError) as error:
             reason = f"the record could not be written: {error}"
@@ -195,6 +205,8 @@ class RunStore:
         answer = record.answer
         if answer is None or len(answer) * 4 <= MAX_ANSWER_BYTES:
             return record
+        if record.reused_from is not None:  # shortened when it was new
+            return record
         data = self._scrub(answer).encode(errors="backslashreplace")
         if len(data) <= MAX_ANSWER_BYTES:
             return record
@@ -206,15 +218,24 @@ class RunStore:
         half = MAX_ANSWER_BYTES // 2
         note = f"\n[... {len(data) - 2 * half} bytes left out: all of it is in {path.name} ...]\n"
         head, tail = data[:half].decode(errors="ignore"), data[-half:].decode(errors="ignore")
-        return attrs.evolve(record, answer=head + note + tail)
+        return self._with_dir(attrs.evolve(record, answer=head + note + tail), path.parent)
+
+    def _located(self, record: ExecutionRecord, trajectory: Trajectory | None) -> ExecutionRecord:
+        """The record, saying where the steps of its execution are; those that are few are written now."""
+        if trajectory is None:
+            return record
+        if trajectory.has_file:
+            return self._with_dir(record, trajectory.path.parent)
+        return attrs.evolve(record, steps_at=self._short.append(record, trajectory.short))
 
     def _with_attempt_dir(self, record: ExecutionRecord) -> ExecutionRecord:
+        """The record, naming the directory that a component made for what it kept."""
         if record.attempt_dir is not None or record.reused_from is not None:
             return record
         path = self.paths.attempt_dir(record.task_id, record.attempt)
-        if path not in self._with_steps and not path.is_dir():
-            return record
-        self._with_steps.discard(path)
+        return self._with_dir(record, path) if path.is_dir() else record
+
+    def _with_dir(self, record: ExecutionRecord, path: Path) -> ExecutionRecord:
         return attrs.evolve(record, attempt_dir=str(path.relative_to(self.paths.run_dir)))
 
 

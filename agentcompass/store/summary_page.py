@@ -291,8 +291,8 @@ def _with_interval(score: Score) -> str:
 
 
 def _duration(seconds: float) -> str:
-    minutes, rest = divmod(max(0.0, seconds), 60)
-    hours, minutes = divmod(int(minutes), 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest:.0f} s" if minutes else f"{rest:.1f} s"
+    if seconds < 59.95:
+        return f"{max(0.0, seconds):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias, final
 
-import attrs
-
+from agentcompass.data import frozen
 from agentcompass.errors import StoreError
 
 _log = logging.getLogger("agentcompass.store")
@@ -38,7 +37,7 @@ def _nothing(_error: StoreError | None) -> None:
     """For jobs whose end interests nobody."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Job:
     """Something to write."""
 
@@ -147,10 +146,8 @@ class Writer:
     def _write(job: Job) -> tuple[Target | None, StoreError | None]:
         try:
             return job.write(), None
-        except StoreError as error:
-            return None, error
         except Exception as error:  # noqa: BLE001  # one bad job, whatever it raises, must not stop the only writer
-            return None, StoreError(f"could not be written: {type(error).__name__}: {error}")
+            return None, _as_store_error(error)
 
     @staticmethod
     def _commit(finished: list[_Finished]) -> dict[Target | None, StoreError]:
@@ -159,8 +156,8 @@ class Writer:
             if target is not None:
                 try:
                     target.commit()
-                except StoreError as error:
-                    errors[target] = error
+                except Exception as error:  # noqa: BLE001  # nor one bad file
+                    errors[target] = _as_store_error(error)
         return errors
 
     @staticmethod
@@ -169,3 +166,9 @@ class Writer:
             job.done(error)
         except Exception:  # noqa: BLE001  # a listener's fault must not stop the only writer
             _log.exception("a callback of the results writer failed")
+
+
+def _as_store_error(error: Exception) -> StoreError:
+    if isinstance(error, StoreError):
+        return error
+    return StoreError(f"could not be written: {type(error).__name__}: {error}")

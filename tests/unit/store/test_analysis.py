@@ -73,6 +73,15 @@ def test_the_summary_stands_in_metrics_result_and_page(tmp_path):
     assert r"analyzer x failed: \*boom\*" in page
 
 
+def test_an_analysis_that_was_cut_short_says_how_much_is_left_and_how_to_go_on(tmp_path):
+    paths = write_run(tmp_path / "ns/r1", [graded("t1"), graded("t2")])
+    write_analysis(paths.analysis_file, {"analyzed": 1, "left": 1, "rows": [], "notes": []})
+    summarize(paths.run_dir)
+    page = paths.summary_file.read_text()
+    assert "Executions looked at: 1.\n\nNot looked at in time: 1. To look at all" in page
+    assert f"agentcompass summary {paths.run_dir} --analyze" in page
+
+
 def test_a_run_that_ended_before_its_analysis_says_how_to_make_up_for_it(tmp_path):
     request = {"execution": {"enable_analysis": True}}
     info = run_info("r1", status="cancelled", request=request)
@@ -133,6 +142,10 @@ def test_the_journal_can_be_followed_from_any_line(tmp_path):
     with paths.journal_file.open("ab") as journal:
         journal.write(b'no record\n{"torn": ')
     assert list(records_after(paths.journal_file, end)) == [(None, end + 10)]
+
+
+def test_a_journal_that_is_not_there_yet_has_nothing_to_follow(tmp_path):
+    assert list(records_after(tmp_path / "attempts.jsonl", 0)) == []
 
 
 def test_a_hundred_thousand_findings_are_read_in_a_moment(tmp_path):

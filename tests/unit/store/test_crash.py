@@ -12,6 +12,7 @@ import pytest
 
 from agentcompass.store.lock import is_held
 from agentcompass.store.reader import read_run
+from agentcompass.store.steps import steps_of
 from agentcompass.store.summary import summarize
 from support.storage import Disk
 
@@ -31,9 +32,11 @@ with Disk(Path(sys.argv[1]), plan=run_plan("t0")) as disk:
     os.write(1, b"ready\\n")
     for n in range(100_000):
         places.acquire()
+        steps = disk.store.trajectory(f"t{n}", 1, 1)
+        for number in range(n % 7):
+            steps.write({"n": number})
         disk.store.append(graded(f"t{n}", details={"pad": "x" * (n % 7000)}), done)
         disk.store.event({"event": "notice", "n": n})
-        disk.store.trajectory("t0", 1, 1).write({"n": n})
 """
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
@@ -62,10 +65,14 @@ def test_after_kill_9_the_journal_is_a_prefix_with_everything_announced(tmp_path
     announced = killed_writer(run_dir, random.Random(seed).uniform(0.0, 0.05))
     corrupt = []
     run = read_run(run_dir)
-    found = [record.task_id for record in run.records(corrupt.append)]
+    records = list(run.records(corrupt.append))
+    found = [record.task_id for record in records]
     assert corrupt == []
     assert found == [f"t{n}" for n in range(len(found))]
     assert found[: len(announced)] == announced
+    for number, record in enumerate(records[: len(announced)]):
+        steps = list(steps_of(record, run.paths, "left-out"))
+        assert steps == [{"n": n} for n in range(number % 7)]
     assert run.status == "interrupted"
     assert not is_held(run.paths.lock_file)
     assert summarize(run_dir).status == "interrupted"

@@ -16,6 +16,7 @@ from agentcompass.secrets import Scrubber
 from agentcompass.store.layout import RunPaths
 from agentcompass.store.reader import final_records, read_run
 from agentcompass.store.run import MAX_ANSWER_BYTES, RunStore
+from agentcompass.store.steps import steps_of
 from agentcompass.store.summary import summarize
 from support import oracle
 from support.chaos import Act, Case, RequestCase, Script, run_case
@@ -76,8 +77,16 @@ def key(record):
     return f"{record.task_id} {record.attempt} {record.execution}"
 
 
-def check_what_is_left(directory, promised, written):
-    """What was announced can be read, in the order of writing, and the summary agrees with it."""
+def steps(paths, records):
+    """The steps of each record."""
+    return {key(record): list(steps_of(record, paths, "left-out")) for record in records}
+
+
+def check_what_is_left(how, directory, promised, written, said):
+    """What was announced can be read, in the order of writing, and the summary agrees with it.
+
+    A trajectory is there whole or, after a power cut only, not at all.
+    """
     paths = RunPaths(directory / "r0" / "first")
     try:
         run = read_run(paths.run_dir)
@@ -89,6 +98,8 @@ def check_what_is_left(directory, promised, written):
     assert corrupt == []
     assert records == written[: len(records)]
     assert set(promised) <= {key(record) for record in records}
+    for which, found in steps(paths, records).items():
+        assert found == said[which] or (found == [] and how.startswith("power cut"))
     check_summary(paths, records)
 
 
@@ -124,13 +135,15 @@ def test_after_a_crash_at_any_point_everything_announced_is_there_and_the_rest_c
     assert seen.result.status == "completed"
     written = list(read_run(seen.paths(0).run_dir).records())
     assert len(written) == sum(map(len, oracle.planned(REQUEST).values()))
+    said = steps(seen.paths(0), written)
+    assert any(said.values())
     tried = 0
     for how, number, files in crashes(disk.calls):
         promised = set(notes(disk.calls[:number]))
         remains = place()
         lay_out(files, remains)
         try:
-            check_what_is_left(remains, promised, written)
+            check_what_is_left(how, remains, promised, written, said)
             check_resume(remains)
         except BaseException as error:
             near = [
@@ -238,6 +251,8 @@ def check_what_is_there(directory, promised, outcome):
     records = list(run.records(corrupt.append))
     assert corrupt == []
     assert promised <= {key(record) for record in records}
+    for found in steps(paths, records).values():
+        assert {step["type"] for step in found} <= {"note"}
     check_summary(paths, records)
     if outcome.status == "completed":
         assert len(promised) == len(records)

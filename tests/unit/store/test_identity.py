@@ -23,7 +23,7 @@ def test_nobody_survives_a_reboot():
 
 
 def test_senseless_pids_are_nobody():
-    for pid in (0, -1, 2**22 + 1):
+    for pid in (0, -1, 2**22 + 1, 2**40):
         assert not is_alive(attrs.evolve(this_process(), pid=pid))
 
 
@@ -50,6 +50,33 @@ def test_a_name_with_parentheses_and_spaces_does_not_confuse(tmp_path):
         identity = identity_of_child(child)
         assert is_alive(identity)
         child.kill()
+
+
+WITHOUT_PROC = """
+import os, sys
+import attrs
+from agentcompass.records import ProcessIdentity
+from agentcompass.store.identity import is_alive, this_process
+
+assert not os.path.exists("/proc/self/stat")
+boot, pid = sys.argv[1], int(sys.argv[2])
+print(is_alive(ProcessIdentity(boot_id=boot, pid=pid, started=1)))
+print(is_alive(this_process()))
+print(is_alive(ProcessIdentity(boot_id=boot, pid=2**22 + 1, started=1)))
+if os.geteuid() == 0:
+    os.setresuid(65534, 65534, 0)
+print(is_alive(ProcessIdentity(boot_id=boot, pid=1, started=1)))
+if os.getresuid()[2] == 0:
+    os.setresuid(0, 0, 0)
+"""
+
+
+def test_where_the_system_hides_processes_those_that_exist_count_as_alive():
+    mine = this_process()
+    command = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", "/proc", "--", sys.executable]
+    command += ["-c", WITHOUT_PROC, mine.boot_id, str(mine.pid)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["True", "True", "False", "True"], done.stderr
 
 
 def test_a_lock_file_that_is_not_there_is_not_held(tmp_path):

@@ -19,6 +19,22 @@ def test_lines_in_one_batch_with_the_close_are_durable_and_told_so(tmp_path):
     assert (tmp_path / "attempts.jsonl").read_bytes() == b"1\n"
 
 
+def test_a_journal_closed_twice_is_closed(tmp_path):
+    journal = Journal(tmp_path / "attempts.jsonl")
+    journal.append(b"1\n")
+    journal.close()
+    journal.close()
+    with pytest.raises(StoreError, match="is closed"):
+        journal.append(b"2\n")
+    assert (tmp_path / "attempts.jsonl").read_bytes() == b"1\n"
+
+
+def test_a_journal_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
+    path = tmp_path / "gone" / "attempts.jsonl"
+    with pytest.raises(StoreError, match=f"cannot create {path}: No such file"):
+        Journal(path)
+
+
 def removed(folder):
     shutil.rmtree(folder)
 

@@ -100,6 +100,33 @@ def test_later_executions_have_files_of_their_own(tmp_path):
     assert paths.answer_file("t", 1, 2).name == "answer-2.txt"
 
 
+def test_what_cannot_be_looked_at_hides_no_run_beside_it(tmp_path):
+    run = tmp_path / "ns/r1"
+    run.mkdir(parents=True)
+    (run / "run.json").touch()
+    (tmp_path / "notes.txt").touch()
+    for name in ("a", "z"):
+        (tmp_path / name).symlink_to("x" * 300)  # a name that is too long to be followed
+        (tmp_path / "ns" / name).symlink_to("x" * 300)
+    assert list(find_run_dirs(tmp_path)) == [run]
+    assert list(find_run_dirs(tmp_path / "a")) == []
+
+
+def test_directories_of_a_run_are_made_where_they_are_missing(tmp_path):
+    paths = RunPaths(tmp_path / "r1")
+    paths.run_dir.mkdir()
+    for attempt in (1, 1, 2):
+        paths.make_dir(paths.attempt_dir("t1", attempt))
+    assert {path.name for path in (paths.tasks_dir / "t1").iterdir()} == {"attempt-1", "attempt-2"}
+
+
+def test_a_run_directory_that_is_gone_is_not_made_again(tmp_path):
+    paths = RunPaths(tmp_path / "r1")
+    with pytest.raises(FileNotFoundError):
+        paths.make_dir(paths.attempt_dir("t1", 1))
+    assert not paths.run_dir.exists()
+
+
 def test_run_directories_are_found_at_both_depths_and_never_inside_one(tmp_path):
     shallow, deep = tmp_path / "ns/r1", tmp_path / "name/ns/r2"
     planted = shallow / "tasks/t/attempt-1"

@@ -53,6 +53,28 @@ def test_a_corrupt_lease_is_reported_and_hides_no_other(tmp_path, content):
     assert seen[0][1]
 
 
+def test_a_place_for_leases_that_is_no_directory_is_reported(tmp_path):
+    (tmp_path / "leases").touch()
+    seen = []
+    assert LeaseBook(tmp_path / "leases").list(lambda *what: seen.append(what)) == ()
+    assert seen == [(tmp_path / "leases", "Not a directory")]
+
+
+def test_a_lease_that_is_removed_while_others_are_read_is_not_missed(tmp_path):
+    book = LeaseBook(tmp_path)
+    for lease_id in ("l2", "l3"):
+        book.write(lease(lease_id))
+    (tmp_path / "l1.json").write_bytes(b"corrupt")
+    seen = []
+
+    def remove(path, _reason):
+        seen.append(path.name)
+        book.remove("l2")
+
+    assert book.list(remove) == (lease("l3"),)
+    assert seen == ["l1.json"]
+
+
 def test_a_corrupt_lease_is_logged_by_default(tmp_path, caplog):
     (tmp_path / "bad.json").write_bytes(b"{")
     assert LeaseBook(tmp_path).list() == ()

@@ -1,10 +1,17 @@
 import json
 
+import attrs
 import pytest
 
 from agentcompass.errors import StoreError
+from agentcompass.records import ProcessIdentity
 from agentcompass.store.identity import this_process
-from agentcompass.store.orchestration import OrchestrationFile, OrchestrationInfo, RequestEntry
+from agentcompass.store.orchestration import (
+    OrchestrationFile,
+    OrchestrationInfo,
+    RequestEntry,
+    read_orchestration,
+)
 
 
 def info(launch_id="id-1", name="nightly", **fields):
@@ -67,3 +74,30 @@ def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot create"):
         opened(tmp_path / "file", info())
+
+
+def test_what_is_written_can_be_read_while_it_runs_and_afterwards(tmp_path):
+    entry = RequestEntry(run_id="r1", status="completed", score=0.5, ci95=(0.25, 0.75))
+    stated = info(requests={"a": entry, "b": RequestEntry(run_id="r1")})
+    file = opened(tmp_path, stated)
+    found = read_orchestration(file.path.parent)
+    assert (found.info, found.status, found.is_running) == (stated, "running", True)
+    file.update(info(status="completed", requests={"a": entry}))
+    file.close()
+    assert read_orchestration(file.path.parent).status == "completed"
+
+
+def test_a_launch_whose_process_is_gone_is_interrupted_unless_somebody_holds_its_lock(tmp_path):
+    gone = ProcessIdentity(boot_id="another boot", pid=1, started=1)
+    file = opened(tmp_path, attrs.evolve(info(), owner=gone))
+    assert read_orchestration(file.path.parent).status == "running"
+    file.close()
+    assert read_orchestration(file.path.parent).status == "interrupted"
+
+
+def test_what_cannot_be_read_is_an_error_that_names_the_file(tmp_path):
+    with pytest.raises(StoreError, match=r"cannot read .*orchestration.json"):
+        read_orchestration(tmp_path)
+    (tmp_path / "orchestration.json").write_text("[]")
+    with pytest.raises(StoreError, match=r"orchestration.json cannot be used"):
+        read_orchestration(tmp_path)

@@ -33,6 +33,27 @@ def test_unknown_fields_are_ignored_and_missing_ones_have_defaults(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"k": 10**9}, "more than 100,000,000 attempts are planned"),
+        ({"k": 0}, "k or metrics make no sense"),
+        ({"metrics": []}, "k or metrics make no sense"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(tmp_path, changes, why):
+    paths = write_run(tmp_path / "r1")
+    edit(paths.plan_file, **changes)
+    with pytest.raises(StoreError, match=f"plan.json cannot be used: {why}"):
+        read_run(tmp_path / "r1")
+
+
+def test_a_run_directory_that_cannot_be_looked_at_is_an_error_that_names_it(tmp_path):
+    (tmp_path / "r1").symlink_to("x" * 300)
+    with pytest.raises(StoreError, match="cannot read .*run.json: File name too long"):
+        read_run(tmp_path / "r1")
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"schema": 2},

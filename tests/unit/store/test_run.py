@@ -1,8 +1,8 @@
-import json
+import errno
 import logging
 import math
 import os
-import subprocess
+import threading
 from pathlib import Path
 
 import attrs
@@ -10,33 +10,18 @@ import pytest
 
 from agentcompass.errors import StoreError
 from agentcompass.secrets import Scrubber
+from agentcompass.store.lock import is_held
 from agentcompass.store.reader import read_run
 from agentcompass.store.run import MAX_ANSWER_BYTES, RunStore
-from support.storage import Disk, graded, infra, run_info, run_plan, waited, write_run
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
+from agentcompass.store.trajectory import SHORT_STEPS
+from agentcompass.store.writer import Job
+from support.storage import Disk, graded, infra, lines, run_info, run_plan, write_run
 
 
 @pytest.fixture
 def disk(tmp_path):
     with Disk(tmp_path / "ns/r1") as one:
         yield one
-
-
-@pytest.fixture
-def tiny_file_system(tmp_path):
-    """A file system of 64 KiB that really fills up."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    mount = tmp_path / "tiny"
-    mount.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(mount)]
-    if subprocess.run(command, check=False, capture_output=True, timeout=20).returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    yield mount
-    subprocess.run(["umount", "-l", str(mount)], check=True, timeout=20)
 
 
 def test_a_record_is_in_the_journal_when_it_is_announced(disk):
@@ -115,11 +100,14 @@ def test_secrets_are_removed_by_value_and_nothing_is_for_its_name(tmp_path):
         disk.append(record)
         disk.append(failed)
         disk.store.event({"event": "notice", "text": "sk-live-123456"})
-        steps = disk.store.trajectory("t1", 1, 1)
-        waited(lambda done: steps.write({"type": "x", "text": "sk-live-123456"}, done))
+        for task in ("t1", "long"):
+            steps = disk.store.trajectory(task, 1, 1)
+            for _ in range(1 if task == "t1" else 9):
+                steps.write({"type": "x", "text": "sk-live-123456"})
+            disk.append(graded(task))
     everything = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
     assert b"sk-live-123456" not in everything
-    first, second = read_run(disk.paths.run_dir).records()
+    first, second, *_ = read_run(disk.paths.run_dir).records()
     assert (first.verdict, first.answer) == ("graded", "key [secret]")
     assert first.details == {"[secret]": "[secret]", "max_token": 5, "sort_key": "name"}
     assert second.failure.message == "401 for [secret]"
@@ -136,6 +124,13 @@ def test_a_long_answer_is_kept_whole_beside_the_journal(disk):
     assert (disk.paths.run_dir / written.attempt_dir / "answer-2.txt").exists()
 
 
+def test_an_answer_of_64_kilobytes_is_whole_in_the_journal(disk):
+    answer = "x" * MAX_ANSWER_BYTES
+    assert disk.append(graded(answer=answer))[1].answer == answer
+    assert disk.append(graded("t2", answer=answer + "x"))[1].answer != answer + "x"
+    assert not disk.paths.answer_file("t1", 1, 1).exists()
+
+
 def test_a_secret_in_a_long_answer_cannot_hide_at_the_cut(tmp_path):
     scrubber = Scrubber()
     scrubber.register("sk-live-123456")
@@ -144,6 +139,22 @@ def test_a_secret_in_a_long_answer_cannot_hide_at_the_cut(tmp_path):
         _, written = disk.append(graded(answer=answer))
     assert "sk-li" not in written.answer
     assert "sk-live" not in disk.paths.answer_file("t1", 1, 1).read_text()
+
+
+def test_a_long_answer_that_is_taken_over_stays_as_it_was_shortened(tmp_path):
+    with Disk(tmp_path / "r1") as disk:
+        _, first = disk.append(graded(answer="x" * 10 * MAX_ANSWER_BYTES))
+    with Disk(tmp_path / "r2") as disk:
+        _, second = disk.append(attrs.evolve(first, reused_from="r1"))
+    assert second.answer == first.answer
+    assert not disk.paths.tasks_dir.exists()
+
+
+def test_a_record_that_could_not_be_written_names_what_a_component_kept(disk):
+    folder = disk.paths.attempt_dir("t1", 1)
+    folder.mkdir(parents=True)
+    _, written = disk.append(graded(answer=12))
+    assert disk.paths.run_dir / written.attempt_dir == folder
 
 
 def test_a_short_answer_makes_no_directory(disk):
@@ -201,6 +212,40 @@ def test_events_keep_their_order(disk):
     assert [event["n"] for event in lines(disk.paths.events_file)] == list(range(50))
 
 
+class Telling(dict):
+    """An event during whose writing something is done, once."""
+
+    def __init__(self, then, **fields):
+        super().__init__(event="notice", **fields)
+        self._then = [then]
+
+    def items(self):
+        while self._then:
+            self._then.pop()()
+        return super().items()
+
+
+def test_events_told_while_others_are_being_written_come_after_them(disk):
+    def tell(n):
+        disk.store.event(Telling(lambda: n < 50 and tell(n + 1), n=n))
+
+    tell(0)
+    for _ in range(60):
+        disk.settle()
+    assert [event["n"] for event in lines(disk.paths.events_file)] == list(range(51))
+
+
+def test_however_fast_events_are_told_a_record_is_not_kept_waiting(disk):
+    durable = threading.Event()
+
+    def tell():
+        disk.store.event(Telling(lambda: durable.is_set() or tell()))
+
+    tell()
+    disk.store.append(graded(), lambda _error, _record: durable.set())
+    assert durable.wait(60)
+
+
 def test_events_that_cannot_be_written_are_noted_once_and_hurt_nobody(disk, caplog):
     disk.paths.events_file.mkdir()
     for _ in range(3):
@@ -213,62 +258,6 @@ def test_an_event_that_is_not_json_is_noted_and_hurts_nobody(disk, caplog):
     disk.store.event({"event": object()})
     assert disk.append(graded())[0] is None
     assert "$.event" in caplog.text
-
-
-def test_a_trajectory_is_on_disk_while_it_is_written(disk):
-    steps = disk.store.trajectory("t1", 1, 1)
-    assert not disk.paths.tasks_dir.exists()
-    assert waited(lambda done: steps.write({"type": "message", "n": 1}, done)) is None
-    assert lines(steps.path) == [{"type": "message", "n": 1}]
-    assert waited(lambda done: steps.write({"n": 2}, done)) is None
-    assert len(lines(steps.path)) == 2
-
-
-def test_a_record_names_the_directory_that_its_trajectory_made(disk):
-    disk.store.trajectory("a/b", 1, 1).write({"type": "x"})
-    _, written = disk.append(graded("a/b"))
-    assert (disk.paths.run_dir / written.attempt_dir / "trajectory.jsonl").exists()
-
-
-def test_a_retry_never_overwrites_the_evidence_of_an_earlier_execution(disk):
-    for execution in (1, 2):
-        steps = disk.store.trajectory("t1", 1, execution)
-        waited(lambda done, n=execution, steps=steps: steps.write({"n": n}, done))
-    folder = disk.paths.attempt_dir("t1", 1)
-    assert {p.name: lines(p) for p in folder.iterdir()} == {
-        "trajectory.jsonl": [{"n": 1}],
-        "trajectory-2.jsonl": [{"n": 2}],
-    }
-
-
-def test_a_step_of_forty_megabytes_is_written_whole(disk):
-    steps = disk.store.trajectory("t1", 1, 1)
-    assert waited(lambda done: steps.write({"out": "x" * 40_000_000}, done)) is None
-    assert steps.path.stat().st_size > 40_000_000
-
-
-def test_a_step_that_is_not_json_leaves_a_note_in_its_place(disk):
-    steps = disk.store.trajectory("t1", 1, 1)
-    error = waited(lambda done: steps.write({"a": {1, 2}}, done))
-    assert "$.a: set" in str(error)
-    assert lines(steps.path)[0]["type"] == "unwritable-step"
-    assert waited(lambda done: steps.write({"n": 2}, done)) is None
-
-
-def test_a_closed_trajectory_takes_no_steps(disk):
-    steps = disk.store.trajectory("t1", 1, 1)
-    steps.close()
-    assert isinstance(waited(lambda done: steps.write({"n": 1}, done)), StoreError)
-
-
-def test_a_planted_link_is_not_followed(disk, tmp_path):
-    outside = tmp_path / "outside"
-    folder = disk.paths.attempt_dir("t1", 1)
-    folder.mkdir(parents=True)
-    (folder / "trajectory.jsonl").symlink_to(outside)
-    steps = disk.store.trajectory("t1", 1, 1)
-    assert isinstance(waited(lambda done: steps.write({"n": 1}, done)), StoreError)
-    assert not outside.exists()
 
 
 def test_a_full_disk_ends_the_journal_at_its_last_good_line(tiny_file_system, caplog):
@@ -292,25 +281,71 @@ def test_a_full_disk_ends_the_journal_at_its_last_good_line(tiny_file_system, ca
         assert len(list(read_run(disk.paths.run_dir).records())) == announced
 
 
-def test_a_full_disk_leaves_the_old_run_json_and_no_torn_step(tiny_file_system):
+def test_a_full_disk_leaves_the_old_run_json_and_no_torn_step(tiny_file_system, caplog):
     with Disk(tiny_file_system / "r1") as disk:
         steps = disk.store.trajectory("t1", 1, 1)
-        assert waited(lambda done: steps.write({"n": 1}, done)) is None
-        error = waited(lambda done: steps.write({"n": "x" * 100_000}, done))
-        assert "No space left" in str(error)
-        assert lines(steps.path) == [{"n": 1}]
+        for number in range(SHORT_STEPS + 1):
+            steps.write({"n": number})
+        disk.settle()
+        steps.write({"n": "x" * 100_000})
+        disk.settle()
+        assert "No space left" in caplog.text
+        assert [step["n"] for step in lines(steps.path)] == list(range(SHORT_STEPS + 1))
         with pytest.raises(StoreError, match="No space left"):
             disk.store.update(attrs.evolve(disk.info, error="x" * 100_000))
         assert read_run(disk.paths.run_dir).info == disk.info
 
 
 def test_a_failed_creation_gives_up_its_lock(tiny_file_system):
-    plan = run_plan(*(f"task-{n:06}" for n in range(10_000)))
     run_dir = tiny_file_system / "r1"
     for _ in range(2):
-        with pytest.raises(StoreError) as caught, Disk(run_dir, plan=plan):
+        with pytest.raises(StoreError, match="No space left"), Disk(run_dir, plan=plan_of(10_000)):
             pass
-        assert "is being written" not in str(caught.value)
+    assert not is_held(run_dir / "lock")
+
+
+def test_a_place_where_creation_failed_can_be_used_when_there_is_room(tiny_file_system):
+    filler = tiny_file_system / "filler"
+    run_dir = tiny_file_system / "r1"
+    filler.write_bytes(b"x" * 60 * 1024)
+    with pytest.raises(StoreError, match="No space left"), Disk(run_dir, plan=plan_of(200)):
+        pass
+    filler.unlink()
+    with Disk(run_dir, plan=plan_of(200)) as disk:
+        assert disk.append(graded("task-000001"))[0] is None
+
+
+def plan_of(tasks):
+    return run_plan(*(f"task-{n:06}" for n in range(tasks)))
+
+
+def test_closing_gives_up_when_the_disk_hangs_and_can_be_tried_again(tmp_path):
+    hangs = threading.Event()
+    with Disk(tmp_path / "r1") as disk:
+        disk.writer.submit(Job(write=lambda: hangs.wait() and None))
+        assert not disk.store.close(0.05)
+        assert is_held(disk.paths.lock_file)
+        hangs.set()
+        assert disk.store.close(20)
+        assert not is_held(disk.paths.lock_file)
+
+
+def test_a_disk_that_fails_on_closing_costs_neither_records_nor_the_lock(tmp_path, monkeypatch):
+    with Disk(tmp_path / "r1") as disk:
+        assert disk.append(graded())[0] is None
+        journal = os.stat(disk.paths.journal_file)
+        close = os.close
+
+        def failing(descriptor):
+            is_journal = os.path.samestat(os.fstat(descriptor), journal)
+            close(descriptor)
+            if is_journal:
+                raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(os, "close", failing)
+        assert disk.store.close(20)
+    assert not is_held(disk.paths.lock_file)
+    assert [record.key for record in read_run(disk.paths.run_dir).records()] == [("t1", 1)]
 
 
 def test_closing_after_the_writer_still_gives_up_the_lock(tmp_path):

@@ -73,6 +73,23 @@ def test_one_step_stands_for_all_beyond_the_limit(tmp_path, monkeypatch):
     assert len(read(path)) == 5
 
 
+def test_what_is_beyond_the_bytes_that_are_read_is_one_step_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(steps, "MAX_BYTES", 12)
+    path = written(tmp_path, *[{"n": n} for n in range(5)])
+    assert read(path) == [{"n": 0}, {"n": 1}, {"type": "left-out", "bytes": 3 * 9}]
+
+
+def test_a_step_without_fields_is_a_step(tmp_path):
+    assert read(written(tmp_path, {}, {"n": 1})) == [{}, {"n": 1}]
+
+
+def test_a_directory_in_its_place_has_no_steps_and_costs_no_descriptor(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        assert read(tmp_path) == []
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_pipe_or_a_link_in_its_place_is_not_followed(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert read(tmp_path / "pipe") == []

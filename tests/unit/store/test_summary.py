@@ -73,6 +73,24 @@ def test_usage_and_time_are_summed_over_every_execution(tmp_path):
     assert not paths.metrics_file.exists()
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.04, "0.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (119.7, "2 min 0 s"),
+        (3599.4, "59 min 59 s"),
+        (3599.6, "1 h 0 min"),
+        (90_061, "25 h 1 min"),
+    ],
+)
+def test_durations_are_rounded_before_they_are_taken_apart(tmp_path, seconds, said):
+    paths = write_run(tmp_path / "ns/r1", [graded("t1", wall_seconds=seconds)])
+    summarize(paths.run_dir)
+    assert f"on the clock, {said} in 1 execution" in page(paths)
+
+
 def test_an_unknown_price_is_unknown(tmp_path):
     usage = Usage(calls=1, cost_usd=None)
     paths = write_run(tmp_path / "ns/r1", [graded("t1", usage=usage), graded("t2")])

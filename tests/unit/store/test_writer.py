@@ -77,6 +77,14 @@ def test_a_job_that_raises_anything_fails_alone(writer):
     assert waited(lambda done: writer.submit(Job(write=lambda: None, done=done))) is None
 
 
+def test_a_commit_that_raises_anything_fails_its_jobs_and_stops_nobody(writer):
+    writer.start()
+    target = Recorder(MemoryError("no room"))
+    error = waited(lambda done: writer.submit(Job(write=lambda: target.write("x"), done=done)))
+    assert str(error) == "could not be written: MemoryError: no room"
+    assert waited(lambda done: writer.submit(Job(write=lambda: None, done=done))) is None
+
+
 def test_a_callback_that_raises_stops_nobody(writer, caplog):
     writer.start()
 
