@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.metrics.intervals import resamples_for
 from agentcompass.metrics.scores import Row, Score, is_success, score
 from agentcompass.records import Metric, Verdict
@@ -21,7 +22,7 @@ UNCATEGORIZED = "(none)"
 """Where tasks without a category are counted, if others have one."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TaskOutcome:
     """What is known about one planned task; the sequences have one entry for each of its k attempts."""
 
@@ -32,16 +33,20 @@ class TaskOutcome:
     """By metric name; None unless graded."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Counts:
     """Where the planned attempts went: planned = graded + infra + cancelled + skipped."""
 
     tasks: int = 0
+    """Planned tasks."""
     planned: int = 0
     """Tasks times k."""
     graded: int = 0
+    """With a score."""
     infra: int = 0
+    """Sandbox, endpoint, evaluator or store failed."""
     cancelled: int = 0
+    """Cut short by the end of the run."""
     skipped: int = 0
     """Never started, `not_needed` included."""
     not_needed: int = 0
@@ -50,7 +55,7 @@ class Counts:
     """Tasks with a final answer: all attempts graded or, with `pass`, one success or k failures."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Board:
     """Counts and scores of a set of tasks."""
 

@@ -71,21 +71,17 @@ def clustered_stderr(task_means: Sequence[float]) -> float | None:
     return None if squares is None else math.sqrt(squares / (n * (n - 1)))
 
 
-def bootstrap(task_means: Sequence[float], resamples: int) -> Interval | None:
+def bootstrap(task_means: Sequence[float], resamples: int) -> Interval:
     """Return the 95 % percentile interval of the mean, tasks resampled with replacement.
 
-    None where a sample's sum may be too large for a float.
-
     Args:
-        task_means: One value a task, at least one.
+        task_means: One value a task, at least one; small enough to be summed, as those with a standard error are.
         resamples: How many samples are drawn; the seed is fixed.
 
     Source: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", section 13.3.
     """
     n = len(task_means)
     smallest, largest = min(task_means), max(task_means)
-    if finite(n * max(-smallest, largest)) is None:
-        return None
     draw = random.Random(BOOTSTRAP_SEED).choices
     means = sorted(sum(draw(task_means, k=n)) / n for _ in range(resamples))
     tail = 0.025 * resamples

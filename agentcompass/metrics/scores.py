@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.metrics import intervals, passk
 from agentcompass.metrics.finite import finite, mean, total
 from agentcompass.metrics.intervals import Interval
@@ -22,7 +23,7 @@ _Spread: TypeAlias = tuple[float | None, Interval | None, Method | None]
 _NO_SPREAD: Final[_Spread] = (None, None, None)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Score:
     """What one metric says about a set of tasks.
 
@@ -42,6 +43,7 @@ class Score:
     ci95: Interval | None = None
     """95 % confidence interval of `value`."""
     ci95_method: Method | None = None
+    """How it was computed."""
     avg_at_k: float | None = None
     """Mean over all k attempts of every task; for k > 1, when all of them have a verdict."""
     pass_at_k: Mapping[int, float | None] = attrs.field(factory=dict)
@@ -144,6 +146,5 @@ def _spread(
         if resamples
         else intervals.normal(value, stderr, scale)
     )
-    if interval is None:
-        return stderr, None, None
-    return stderr, interval, "bootstrap" if resamples else "normal"
+    method: Method = "bootstrap" if resamples else "normal"
+    return stderr, interval, method if interval else None

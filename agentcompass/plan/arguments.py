@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.options import NamedOption, RuntimeOptions, options_of
 from agentcompass.plan.merge import merge, placed
 from agentcompass.spec.document import ARGUMENT_LAYER, COMPONENT_SECTIONS
@@ -16,7 +17,7 @@ _ANY_FLAG: Final = "the command line"
 _ANY_ARGUMENT: Final = "the arguments"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Arguments:
     """What was given as arguments."""
 

@@ -9,6 +9,7 @@ import attrs
 
 from agentcompass.components import registry
 from agentcompass.components.base import Component
+from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError
 from agentcompass.plan.config_files import ConfigFiles
 from agentcompass.plan.merge import merge
@@ -23,7 +24,7 @@ from agentcompass.spec.tree import Origin, Written, mapping, report
 RunningKind: TypeAlias = Literal["benchmark", "harness", "environment"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ResolvedComponent:
     """A component's class and its configuration; each is None after a problem."""
 
@@ -48,9 +49,7 @@ def resolve_component(
         references: Knows all secret values, for the form that is written down, and gets those of this component.
         problems: Gets unknown ids and wrong parameters.
     """
-    node = section.get("id")
-    if node is None or node.data is None:
-        return ResolvedComponent()
+    node: Written = section.data["id"]
     name = structure_value(node, str, problems)
     cls = None if name is None else load_class(kind, name, node, problems)
     if name is None or cls is None:

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
-import attrs
-
 from agentcompass.components import registry
+from agentcompass.data import frozen
 from agentcompass.errors import did_you_mean
 from agentcompass.options import AnyPath
 from agentcompass.plan.merge import merge_all
@@ -35,7 +34,7 @@ COMPONENT_KINDS: Final[Mapping[str, registry.Kind]] = {
 SECTIONS: Final = (*COMPONENT_KINDS, "execution", "runtime", "prices")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ConfigFiles:
     """All configuration files, merged."""
 

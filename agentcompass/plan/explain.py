@@ -16,6 +16,7 @@ from typing import Any, Final, get_args, get_origin
 import attrs
 
 from agentcompass.components import registry
+from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError, did_you_mean
 from agentcompass.options import AnyPath, RunOptions, options_of
 from agentcompass.plan import config_files
@@ -29,7 +30,7 @@ from agentcompass.spec.problems import Problems, join_path
 from agentcompass.spec.ranges import Range
 from agentcompass.spec.references import References
 from agentcompass.spec.resolved import ExecutionConfig, RuntimeConfig
-from agentcompass.spec.tree import Written
+from agentcompass.spec.tree import Written, plain
 from agentcompass.spec.written import Price
 
 BUILT_IN: Final = "built-in default"
@@ -37,7 +38,7 @@ BUILT_IN: Final = "built-in default"
 _STATIC: Final[Mapping[str, type]] = {"execution": ExecutionConfig, "runtime": RuntimeConfig}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class KeyDoc:
     """What a configuration key is for."""
 
@@ -54,7 +55,7 @@ class KeyDoc:
     """The option of `agentcompass run` that sets it."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Overridden:
     """A value that another one took the place of."""
 
@@ -62,7 +63,7 @@ class Overridden:
     origin: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Explanation:
     """A configuration key's value and where it comes from."""
 
@@ -81,12 +82,12 @@ def config_docs(*, components: bool = True) -> tuple[KeyDoc, ...]:
     """Describe every configuration key; with `components`, those of every component that can be loaded."""
     docs: list[KeyDoc] = []
     for section, cls in _STATIC.items():
-        docs += _docs_of(section, cls)
-    docs += _docs_of("prices.<model>", Price)
+        docs += docs_of(section, cls)
+    docs += docs_of("prices.<model>", Price)
     for section, kind in config_files.COMPONENT_KINDS.items() if components else ():
         for name in registry.known(kind):
             try:
-                docs += _docs_of(join_path(section, name), registry.load(kind, name).Params)
+                docs += docs_of(join_path(section, name), registry.load(kind, name).Params)
             except (ConfigurationError, NameError):
                 continue  # a broken plug-in has no keys; whoever uses it is told
     return tuple(docs)
@@ -167,7 +168,7 @@ class _View:
         return node
 
     def _shown(self, node: Written) -> Overridden:
-        value = as_written(_plain(without_nulls(node)), node, self._secrets)
+        value = as_written(plain(without_nulls(node)), node, self._secrets)
         return Overridden(value=value, origin=source(node.origin))
 
 
@@ -183,18 +184,10 @@ def _unknown(key: str, keys: tuple[str, ...]) -> ConfigurationError:
     return ConfigurationError(f"unknown key {key!r}{found}")
 
 
-def _plain(node: Written) -> JSON:
-    if isinstance(node.data, dict):
-        return {key: _plain(item) for key, item in node.items()}
-    if isinstance(node.data, tuple):
-        return [_plain(item) for item in node.data]
-    return node.data
-
-
 def _split(key: str) -> Iterator[str]:
     """`a.b['c.d']` is a, b, c.d."""
-    for plain, quoted in re.findall(r"([^.\[\]]+)|\['([^']*)'\]", key):
-        yield plain or quoted
+    for word, quoted in re.findall(r"([^.\[\]]+)|\['([^']*)'\]", key):
+        yield word or quoted
 
 
 def _is_inside(path: str, key: str) -> bool:
@@ -213,18 +206,21 @@ def _doc_for(keys: tuple[str, ...]) -> KeyDoc | None:
     for key in keys[:-1]:
         section = join_path(section, key)
     try:
-        docs = _docs_of(section, cls) if cls else ()
+        docs = docs_of(section, cls) if cls else ()
     except NameError as exc:
         raise ConfigurationError(f"{section}: its parameters cannot be read: {exc}") from exc
     return next((doc for doc in docs if doc.key == join_path(section, keys[-1])), None)
 
 
-def _docs_of(section: str, cls: type) -> tuple[KeyDoc, ...]:
+def docs_of(section: str, cls: type) -> tuple[KeyDoc, ...]:
+    """Describe the fields of an attrs class as the keys of a section; without a name, as keys of their own."""
     options = {option.path: option for option in options_of(RunOptions)}
     option_docs = field_docs(RunOptions)
     docs = field_docs(cls)
     found = []
     for field in attrs.fields(cls):
+        if field.name.startswith("_"):
+            continue  # its own business
         key = join_path(section, field.name)
         option = options.get(key)
         found.append(

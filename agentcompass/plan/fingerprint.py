@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.records import JSON
 from agentcompass.secrets import Scrubber, Secret
 from agentcompass.spec.credentials import without_userinfo
@@ -26,7 +27,7 @@ _DIGITS = 12
 """Hexadecimal digits of the hash that stands for a value given by reference."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Identity:
     """Everything that can change an answer."""
 

@@ -53,19 +53,17 @@ def inherit(
     return request, tuple(key for key, _ in defaults.items() if key != "id")
 
 
-def placed(path: str, value: Written, origin: Origin | None = None) -> Written:
+def placed(path: str, value: Written, origin: Origin) -> Written:
     """Return mappings around a value so that it stands at a dotted path.
 
     Args:
         path: Keys, joined by dots.
         value: What stands there.
-        origin: Of the outermost mapping; those inside have the path that leads to them. Default: that of the value.
+        origin: Of the outermost mapping; those inside have the path that leads to them.
     """
     keys = path.split(".")
     for depth in reversed(range(len(keys))):
-        outer = value.origin
-        if origin is not None:
-            outer = attrs.evolve(origin, path=".".join(keys[:depth]))
+        outer = attrs.evolve(origin, path=".".join(keys[:depth]))
         value = mapping(outer, {keys[depth]: value})
     return value
 

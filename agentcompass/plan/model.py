@@ -11,6 +11,7 @@ import attrs
 from agentcompass.components import registry
 from agentcompass.components.base import Harness
 from agentcompass.components.models.catalog import LocalModel
+from agentcompass.data import frozen
 from agentcompass.errors import UnknownComponentError
 from agentcompass.secrets import Secret
 from agentcompass.spec.codec import structure_settings
@@ -27,7 +28,7 @@ NO_MODEL: Final = "none"
 """Model id of a request that has no model, since its harness needs none."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Limits:
     """What in `model.params` is ours; None where it is not given."""
 
@@ -37,7 +38,7 @@ class _Limits:
 
 
 _OURS: Final = tuple(field.name for field in attrs.fields(_Limits))
-_SAID: Final = ("model", "messages", "prompt")
+_SAID: Final = ("model", "messages", "prompt", "input", "system")
 """What every call says by itself: as a parameter it would have no effect."""
 
 
@@ -80,7 +81,12 @@ def resolve_model(
     )
     sent = {key: item for key, item in (written.params or {}).items() if key not in _OURS}
     given: dict[str, Any] = attrs.asdict(limits)
-    said = {"base_url": written.base_url or None, "api_protocol": names, "params": sent}
+    said = {
+        "base_url": written.base_url or None,
+        "api_key": written.api_key,
+        "api_protocol": names,
+        "params": sent,
+    }
     return ModelConfig(
         id=written.id or NO_MODEL,
         base_url=written.base_url or None,

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import attrs
 
 from agentcompass.components.base import Harness
+from agentcompass.data import frozen
 from agentcompass.plan.components import ResolvedComponent, RunningKind, resolve_component
 from agentcompass.plan.config_files import ConfigFiles
 from agentcompass.plan.execution import resolve_execution
@@ -19,14 +20,14 @@ from agentcompass.spec.problems import Problems
 from agentcompass.spec.ranges import PositiveFloat
 from agentcompass.spec.references import References
 from agentcompass.spec.resolved import ExecutionConfig, ModelConfig, Request
-from agentcompass.spec.tree import Origin, Written, mapping, report
+from agentcompass.spec.tree import Origin, Written, mapping, report, text_of
 from agentcompass.spec.written import DEFAULT_ENVIRONMENT, OutputSection, ReuseSection
 from agentcompass.store.layout import safe_name
 
 T = TypeVar("T")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Surroundings:
     """What all requests of one orchestration are resolved with."""
 
@@ -85,7 +86,7 @@ def _assemble(
     weight = _weight(request, around.problems)
     if not (benchmark and harness and environment):
         return None
-    name = _text(request.get("name")) or f"{model.id}_{benchmark.id}_{harness.id}"
+    name = text_of(request.get("name")) or f"{model.id}_{benchmark.id}_{harness.id}"
     return Request(
         name=name,
         benchmark=benchmark,
@@ -106,17 +107,12 @@ def _default(key: str, around: Surroundings) -> Written | None:
     return around.defaults.get(key) if around.defaults else None
 
 
-def _text(node: Written | None) -> str | None:
-    """What a name says, unchecked; None if it says nothing."""
-    return None if node is None or node.data is None else str(node.text or node.data)
-
-
 def _component(kind: RunningKind, request: Written, around: Surroundings) -> ResolvedComponent:
     section, dropped = inherit(_default(kind, around), request.get(kind))
     if dropped:
-        which = f"request {_text(request.get('name'))!r} names another {kind} than `defaults`"
+        which = f"request {text_of(request.get('name'))!r} names another {kind} than `defaults`"
         around.notes.append(f"{which}: {', '.join(dropped)} of `defaults.{kind}` not inherited")
-    has_id = section is not None and _text(section.get("id")) is not None
+    has_id = section is not None and text_of(section.get("id")) is not None
     if kind == "environment" and not has_id:
         origin = Origin(layer="built-in default", where="")
         items = dict(section.items()) if section else {}

@@ -14,28 +14,31 @@ from typing import Final
 import attrs
 
 from agentcompass.components import registry
+from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError
 from agentcompass.options import AnyPath, LaunchOptions, RunOptions, RuntimeOptions
 from agentcompass.plan import config_files
 from agentcompass.plan.arguments import Arguments, arguments_of, blame_options
 from agentcompass.plan.config_files import ConfigFiles
+from agentcompass.plan.directories import check_directories
 from agentcompass.plan.merge import merge, put
+from agentcompass.plan.only import chosen, keep_only
 from agentcompass.plan.request import Surroundings, resolve_request
 from agentcompass.plan.runtime import check_environments, merged_runtime, resolve_runtime
 from agentcompass.secrets import Scrubber
 from agentcompass.spec.codec import structure
-from agentcompass.spec.document import ARGUMENT_LAYER, check_orchestration, check_runtime
+from agentcompass.spec.document import ARGUMENT_LAYER, check_requests, check_runtime, check_shared
 from agentcompass.spec.dump import as_written
+from agentcompass.spec.files import LAYER, read_document
+from agentcompass.spec.matrix import expand_matrix
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.references import References
 from agentcompass.spec.resolved import Orchestration, Request, RuntimeConfig
-from agentcompass.spec.tree import Origin, Written, from_python, mapping, report
+from agentcompass.spec.tree import Origin, Written, from_python, mapping, report, text_of
 from agentcompass.spec.written import OrchestrationSpec, Price
 
-LAYER: Final = "orchestration"
 
-
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LaunchFlags:
     """What `agentcompass launch` has beside `LaunchOptions`."""
 
@@ -78,8 +81,10 @@ def resolve_run(
         mapping(request.origin, {"requests": Written(data=(request,), origin=request.origin)}),
     )
     resolver.read_config_files(options.config_path)
+    document = resolver.follow(document or request)
+    check_shared(document, resolver.problems)
     return resolver.resolve(
-        document or request,
+        document,
         arguments=None,
         is_single=True,
         finish=lambda problems: blame_options(problems, options, as_flags=as_flags),
@@ -117,14 +122,19 @@ def resolve_launch(
         document = from_python(spec, origin, problems)
     else:
         path = cwd / spec
-        name = config_files.display_name(path, cwd)
-        document = _read(path, name, problems)
+        document = read_document(path, config_files.display_name(path, cwd), problems)
+    resolver.read_config_files(options.config_path)
+    arguments = arguments_of(options, problems, as_flags=flags is not None)
+    document = expand_matrix(resolver.follow(document), problems)
+    check_shared(document, problems)
+    if options.only is not None:
+        where = "argument only" if flags is None else "--only"
+        document = keep_only(document, options.only, where, problems)
     if flags is not None and flags.reuse is not None:
         document = put(document, "defaults.runtime.reuse", _flag(flags.reuse, "--reuse"))
     if flags is not None and flags.run_id is not None:
-        document = _with_run_id(document, _flag(flags.run_id, "--run-id"))
-    resolver.read_config_files(options.config_path)
-    arguments = arguments_of(options, problems, as_flags=flags is not None)
+        run_id = resolver.follow(_flag(flags.run_id, "--run-id"))
+        document = _with_run_id(document, run_id)
     return resolver.resolve(document, arguments=arguments.shared, is_single=False)
 
 
@@ -136,7 +146,7 @@ def override_runtime(
     environ: Mapping[str, str],
     as_flags: bool = False,
 ) -> Orchestration:
-    """Return a resolved orchestration with what is given in `options` instead of its own shared settings.
+    """Return a resolved orchestration with what is given in `options` instead of its own shared settings, and requests.
 
     Raises:
         ConfigurationError: An option is wrong; config files make no sense after resolving.
@@ -152,6 +162,12 @@ def override_runtime(
         check_runtime(section, problems, in_config_file=True)
         changed = resolve_runtime(section, cwd=cwd, environ=environ, problems=problems)
         check_environments(changed, section, _environments(orchestration.requests), problems)
+    if isinstance(options, LaunchOptions) and options.only is not None:
+        where = "--only" if as_flags else "argument only"
+        names = [request.name for request in orchestration.requests]
+        kept = chosen(names, options.only, where, problems)
+        requests = tuple(request for request in orchestration.requests if request.name in kept)
+        orchestration = attrs.evolve(orchestration, requests=requests)
     problems.raise_if_any()
     if section is None or changed is None:
         return orchestration
@@ -178,16 +194,6 @@ def configured_runtime(*, cwd: Path, environ: Mapping[str, str]) -> RuntimeConfi
     return runtime
 
 
-def _read(path: Path, name: str, problems: Problems) -> Written:
-    from agentcompass.spec import yaml  # noqa: PLC0415  only where there is a file to read
-
-    document = yaml.load_file(path, LAYER, problems, name=name)
-    # of a file that cannot be read nothing else can be said
-    if document is None:
-        problems.raise_if_any()
-    return document or mapping(Origin(layer=LAYER, where=name))
-
-
 class _Resolver:
     """One resolving, with what all its steps need."""
 
@@ -210,6 +216,10 @@ class _Resolver:
             problems=self.problems,
         )
 
+    def follow(self, document: Written) -> Written:
+        """Replace references by values, and learn what is secret."""
+        return self._references.follow(document)
+
     def resolve(
         self,
         document: Written,
@@ -218,9 +228,8 @@ class _Resolver:
         is_single: bool,
         finish: Callable[[Problems], None] = lambda _problems: None,
     ) -> Orchestration:
-        """Resolve everything; `finish` may change the problems before they are raised."""
-        document = self._references.follow(document)
-        check_orchestration(document, self.problems)
+        """Resolve a checked document; `finish` may change the problems before they are raised."""
+        check_requests(document, self.problems)
         if arguments is not None:
             arguments = self._references.follow(arguments)
             check_runtime(arguments.get("runtime") or _NOTHING, self.problems, in_config_file=True)
@@ -230,7 +239,7 @@ class _Resolver:
         )
         notes = [f"configuration file read: {name}" for name in self._config_files.files]
         own_recipes = self._own_recipes(runtime, section)
-        requests = self._requests(document, own_recipes, notes)
+        requests = self._requests(document, runtime, own_recipes, notes)
         prices = _prices(self._config_files, self.problems)
         if section is not None:
             check_environments(runtime, section, _environments(requests), self.problems)
@@ -238,13 +247,9 @@ class _Resolver:
         scrubber = Scrubber()
         scrubber.register(*self._references.secrets)
         self.problems.raise_if_any(scrubber.scrub)
-        if not requests:
-            raise ConfigurationError("there is nothing to run")
-        name = document.get("name")
-        named = None if name is None or name.data is None else str(name.text or name.data)
         return Orchestration(
             id=self._id,
-            name=requests[0].name if is_single else named or self._id,
+            name=requests[0].name if is_single else text_of(document.get("name")) or self._id,
             requests=requests,
             runtime=runtime,
             secrets=self._references.secrets,
@@ -256,7 +261,11 @@ class _Resolver:
         )
 
     def _requests(
-        self, document: Written, own_recipes: frozenset[str], notes: list[str]
+        self,
+        document: Written,
+        runtime: RuntimeConfig,
+        own_recipes: frozenset[str],
+        notes: list[str],
     ) -> tuple[Request, ...]:
         written = document.get("requests")
         if written is None or not isinstance(written.data, tuple):
@@ -271,8 +280,10 @@ class _Resolver:
             notes=notes,
         )
         items = [request for request in written.data if request.is_mapping]
-        resolved = [resolve_request(request, around) for request in items]
-        return tuple(request for request in resolved if request is not None)
+        pairs = [(item, resolve_request(item, around)) for item in items]
+        good = [(item, request) for item, request in pairs if request is not None]
+        check_directories(good, runtime.results_dir, self.problems)
+        return tuple(request for _, request in good)
 
     def _own_recipes(self, runtime: RuntimeConfig, section: Written | None) -> frozenset[str]:
         if section is None or not runtime.recipe_dirs:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError, StoreError
 from agentcompass.plan.fingerprint import differences
 from agentcompass.records import JSON, ExecutionRecord
+from agentcompass.store.info import RunPlan
 from agentcompass.store.layout import RunPaths, find_run_dirs, namespace_dir
 from agentcompass.store.reader import StoredRun, read_run
 
@@ -21,7 +23,7 @@ MAX_DIFFERENCES = 20
 """Listed in an error."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Reusable:
     """An earlier run with the same fingerprint."""
 
@@ -30,6 +32,17 @@ class Reusable:
     graded: Mapping[tuple[str, int], ExecutionRecord]
     """By (task id, attempt), ready to be appended to a new journal: `reused_from` names the run that executed it,
     in whose directory the attempt's files are."""
+
+    def limited_to(self, plan: RunPlan) -> Reusable:
+        """Return it with the attempts that a new run plans too: the earlier one may have had more tasks, or other metrics."""
+        task_ids = {task_id for task_id, _category in plan.tasks}
+        names = {metric.name for metric in plan.metrics}
+        planned = {
+            (task_id, attempt): record
+            for (task_id, attempt), record in self.graded.items()
+            if task_id in task_ids and attempt <= plan.k and names <= set(record.metrics or ())
+        }
+        return attrs.evolve(self, graded=planned)
 
 
 def find_reusable(

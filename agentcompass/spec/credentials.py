@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote, unquote_plus
 
-import attrs
-
+from agentcompass.data import frozen
 from agentcompass.secrets import MASK
 from agentcompass.spec.secret_names import is_secret_variable
 
@@ -26,7 +25,7 @@ _HARMLESS: Final = re.compile(
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Place:
     """A part of a text that holds what one does not write down."""
 

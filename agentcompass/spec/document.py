@@ -33,29 +33,43 @@ _TO_RUNTIME: Final = "concerns all requests: write it under the top-level `runti
 
 
 def names_of(cls: type) -> tuple[str, ...]:
-    """Return the field names of an attrs class."""
-    return tuple(field.name for field in attrs.fields(cls))
+    """Return the field names of an attrs class, which are the keys that people may write."""
+    return tuple(field.name for field in attrs.fields(cls) if not field.name.startswith("_"))
 
 
-def check_orchestration(root: Written, problems: Problems) -> None:
-    """Add a problem for everything in an orchestration that cannot be right, whatever is merged with it."""
+def check_shared(root: Written, problems: Problems, *, is_used: bool = True) -> None:
+    """Check what an orchestration says beside its requests; a problem for all that cannot be right, whatever is merged.
+
+    Args:
+        root: An orchestration whose matrix is expanded.
+        problems: Gets what is wrong.
+        is_used: False leaves out the faults of references: whoever uses the value will meet them.
+    """
     report_unknown_keys(problems, root, names_of(OrchestrationSpec))
     _check_version(root, problems)
-    _check_top(root, problems)
+    _check_top(root, problems, is_used=is_used)
     defaults = root.get("defaults")
     if defaults is not None:
         _check_request(defaults, OrchestrationDefaults, problems)
-    requests = root.get("requests")
+    matrix, requests = root.get("matrix"), root.get("requests")
+    has_matrix = matrix is not None and matrix.data is not None
     if requests is None or requests.data is None:
-        report(problems, root, "is required: a list with at least one request", "requests")
+        if not has_matrix:
+            report(problems, root, "is required: a list with at least one request", "requests")
     elif not isinstance(requests.data, tuple):
         report(problems, requests, f"must be a list of requests, not {kind_of(requests)}")
-    elif not requests.data:
+    elif not requests.data and not has_matrix:
         report(problems, requests, "has no request: there is nothing to run")
-    else:
-        for request in requests.data:
-            _check_request(request, RunRequestSpec, problems)
-        _check_names(requests, problems)
+
+
+def check_requests(root: Written, problems: Problems, *, is_used: bool = True) -> None:
+    """Check the requests of an orchestration in the same way."""
+    requests = root.get("requests")
+    if requests is None or not isinstance(requests.data, tuple):
+        return
+    for request in requests.data:
+        _check_request(request, RunRequestSpec, problems)
+    _check_names(requests, problems, is_used=is_used)
 
 
 def check_component(section: Written, problems: Problems) -> None:
@@ -98,12 +112,12 @@ def _check_version(root: Written, problems: Problems) -> None:
         )
 
 
-def _check_top(root: Written, problems: Problems) -> None:
+def _check_top(root: Written, problems: Problems, *, is_used: bool) -> None:
     fields = {"task_concurrency": RuntimeConfig, "name": OrchestrationSpec}
     for key, cls in fields.items():
         node = root.get(key)
         if node is not None and node.data is not None:
-            structure_value(node, fields_of(cls)[key], problems)
+            structure_value(node, fields_of(cls)[key], problems, is_used=is_used)
     runtime = root.get("runtime")
     if runtime is not None:
         # of single evaluations too, since their arguments become such a document
@@ -134,7 +148,7 @@ def _check_request(request: Written, cls: type, problems: Problems) -> None:
             check_fields(section, OutputSection, problems)
 
 
-def _check_names(requests: Written, problems: Problems) -> None:
+def _check_names(requests: Written, problems: Problems, *, is_used: bool) -> None:
     """Names are required, non-empty and unique; those of single evaluations are made later."""
     seen: dict[str, Written] = {}
     for request in requests.data:
@@ -144,7 +158,7 @@ def _check_names(requests: Written, problems: Problems) -> None:
         if node is None or node.data is None:
             report(problems, request, "is required", "name")
             continue
-        name = structure_value(node, str, problems)
+        name = structure_value(node, str, problems, is_used=is_used)
         if name is None:
             continue
         if not name.strip() or not name.isprintable():

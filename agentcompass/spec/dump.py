@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, final
 
-import attrs
-
+from agentcompass.data import frozen
 from agentcompass.records import JSON
 from agentcompass.secrets import MASK, Scrubber, Secret
 from agentcompass.spec.codec import as_json
@@ -40,7 +39,7 @@ def as_written(
 
 
 @final
-@attrs.frozen
+@frozen
 class _Writer:
     scrubber: Scrubber
     form: Form

@@ -8,6 +8,7 @@ from typing import Final, final
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError
 
 _IDENTIFIER: Final = re.compile(r"[^\W\d][\w-]*")
@@ -16,7 +17,7 @@ MAX_SHOWN: Final = 50
 """Problems that the text of an error shows; `ConfigurationError.problems` has all."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Problem:
     """One thing that is wrong, and where."""
 

@@ -7,5 +7,5 @@ from typing import Final
 AUTO: Final = "auto"
 """Leaves the choice to harness and URL."""
 
-PROTOCOLS: Final = ("openai-chat", "openai-completions")
+PROTOCOLS: Final = ("openai-chat", "openai-responses", "anthropic", "openai-completions")
 """What `model.api_protocol` accepts beside `auto`."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import Annotated, TypeAlias
 
-import attrs
+from agentcompass.data import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Range:
     """The numbers that a field accepts, both ends included unless said otherwise."""
 

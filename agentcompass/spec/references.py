@@ -12,6 +12,7 @@ from typing import Final, final
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.secrets import MASK, Secret
 from agentcompass.spec.credentials import Place, places_in
 from agentcompass.spec.secret_names import (
@@ -109,7 +110,7 @@ class References:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Piece:
     """A part of a text: a reference, or what stands between two."""
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.records import JSON
 from agentcompass.secrets import Secret
 from agentcompass.spec.protocols import AUTO
@@ -34,7 +35,7 @@ Progress: TypeAlias = Literal["auto", "plain", "none"]
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ComponentConfig:
     """A benchmark, harness or environment with its parameters."""
 
@@ -50,7 +51,7 @@ class ComponentConfig:
     """Names of the parameters that differ from their defaults. None: not known, so all of them."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelConfig:
     """An endpoint, a model id and what is sent with each call."""
 
@@ -71,13 +72,13 @@ class ModelConfig:
     max_connections: PositiveInt = 256
     """Calls in flight at once to this endpoint in one run."""
     written: Mapping[str, JSON] | None = attrs.field(default=None, eq=False)
-    """`base_url`, `api_protocol` and `params` as plain JSON for files: references as references, other secrets masked.
+    """`base_url`, `api_key`, `api_protocol` and `params` as plain JSON for files: references stay, other secrets are masked.
     None: to be made from the values."""
     counted: Mapping[str, JSON] | None = attrs.field(default=None, eq=False)
     """The same for the fingerprint: values in the place of references that are not secret."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ExecutionConfig:
     """SPEC section 5: how attempts are made, retried and limited. A deadline of 0 seconds means none."""
 
@@ -119,7 +120,7 @@ class ExecutionConfig:
     """Factor on the deadlines of the agent and of the evaluation."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Request:
     """One (benchmark, harness, model, environment) with its settings; executing it makes a run."""
 
@@ -143,7 +144,7 @@ class Request:
     """`execution` as plain JSON for files, like `ComponentConfig.written`. None: to be made from the values."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RuntimeConfig:
     """SPEC section 4: what all requests of an orchestration share."""
 
@@ -175,7 +176,7 @@ class RuntimeConfig:
     """Folders of modules that register recipes."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Orchestration:
     """Everything that is needed to run: immutable, and the only thing handed to the engine."""
 
@@ -188,7 +189,7 @@ class Orchestration:
     is_single: bool
     """Made by `run_evaluation`: directories are named after the components, not after the request."""
     prices: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
-    """By model id pattern: US dollars per million tokens, keys input, cached_input, cache_write, output."""
+    """By model id pattern: US dollars per million tokens, keys input, cached_input, cache_write, output, reasoning."""
     written_runtime: Mapping[str, JSON] | None = None
     """`runtime` as plain JSON for files, like `ComponentConfig.written`. None: to be made from the values."""
     given_runtime: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.errors import did_you_mean
 from agentcompass.secrets import MASK, Secret
 from agentcompass.spec.problems import Problems, join_path
@@ -20,7 +21,7 @@ MAX_DEPTH: Final = 50
 """Levels of nesting that are accepted: far more than any setting needs, far less than the interpreter's stack."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Origin:
     """Where a value was written."""
 
@@ -34,7 +35,7 @@ class Origin:
     """Position of its key, where that is known."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Written:
     """A value with its origin. Immutable; the same value overridden is a new one that remembers the old."""
 
@@ -82,6 +83,11 @@ class Written:
         if not self.is_mapping:
             return self
         return attrs.evolve(self, data={k: v for k, v in self.items() if k not in keys})
+
+
+def text_of(node: Written | None) -> str | None:
+    """Return what a name or an id says, as it was typed, unchecked; None if it says nothing."""
+    return None if node is None or node.data is None else str(node.text or node.data)
 
 
 Key: TypeAlias = str | int
@@ -156,7 +162,9 @@ def _convert(value: object, origin: Origin, problems: Problems, depth: int) -> W
         problems.add(origin.where, origin.path, f"nested more than {MAX_DEPTH} levels deep")
         return Written(data=None, origin=origin)
     if attrs.has(type(value)):
-        value = _given_fields(value)
+        made = _convert_mapping(_given_fields(value), origin, problems, depth)
+        source: Written | None = getattr(value, "_source", None)
+        return made if source is None else _with_nulls(recalled(made, source), source)
     if isinstance(value, Mapping):
         return _convert_mapping(value, origin, problems, depth)
     if isinstance(value, list | tuple):
@@ -195,11 +203,50 @@ def _scalar(value: object) -> object:
     return str(value) if isinstance(value, PurePath) else value
 
 
+def recalled(made: Written, source: Written) -> Written:
+    """Return a tree of objects that were read from a file: what is still as it was read has the place it stood at.
+
+    Args:
+        made: From the objects, which may have been changed.
+        source: What was read.
+    """
+    if made.is_mapping and source.is_mapping:
+        read = source.data
+        items = {k: recalled(v, read[k]) if k in read else v for k, v in made.items()}
+        return attrs.evolve(source, data=items)
+    if isinstance(made.data, tuple) and isinstance(source.data, tuple):
+        if len(made.data) != len(source.data):
+            return made
+        pairs = zip(made.data, source.data, strict=True)
+        return attrs.evolve(source, data=tuple(recalled(*pair) for pair in pairs))
+    is_same = type(made.data) is type(source.data) and made.data == source.data
+    return source if is_same or made.data == source.text is not None else made
+
+
+def _with_nulls(node: Written, source: Written) -> Written:
+    """In objects None means not given: what stood in the file as an explicit null and is still None comes back."""
+    nulls = {k: v for k, v in source.items() if v.data is None and node.get(k) is None}
+    return attrs.evolve(node, data={**node.data, **nulls})
+
+
+def plain(node: Written) -> Any:
+    """Return a tree as dicts, lists and plain values; ids and names as they were typed."""
+    if isinstance(node.data, dict):
+        return {key: _typed(key, item) for key, item in node.items()}
+    return [plain(item) for item in node.data] if isinstance(node.data, tuple) else node.data
+
+
+def _typed(key: str, node: Written) -> Any:
+    return node.text if key in {"id", "name"} and node.text is not None else plain(node)
+
+
 def _name(value: object) -> str:
     return f"an object of {type(value).__module__}.{type(value).__qualname__}"
 
 
 def _given_fields(instance: Any) -> dict[str, object]:
     """The fields of a section class that were given: None means not given."""
-    values = {field.name: getattr(instance, field.name) for field in attrs.fields(type(instance))}
-    return {name: value for name, value in values.items() if value is not None}
+    # a request's own fields first: people look for its name
+    fields = sorted(attrs.fields(type(instance)), key=lambda field: field.inherited)
+    values = {field.name: getattr(instance, field.name) for field in fields}
+    return {k: v for k, v in values.items() if v is not None and not k.startswith("_")}

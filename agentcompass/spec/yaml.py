@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from agentcompass.data import frozen
 from agentcompass.spec.problems import Problems, join_path
 from agentcompass.spec.tree import MAX_DEPTH, Origin, Written
 
@@ -149,7 +150,7 @@ def _tab_hint(exc: MarkedYAMLError) -> str:
     return "; indent with spaces, not tabs" if "\\t" in (exc.problem or "") else ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Place:
     """Where a node is used: its path, how deep, and the position of its key."""
 

@@ -59,7 +59,11 @@ ADDED = {
     "min_coverage": "--min-coverage",
     "execution_params": "--execution-params",
 }
-LAUNCH = {"cleanup_grace_seconds": "--cleanup-grace-seconds", "on_request_finished": None}
+LAUNCH = {
+    "cleanup_grace_seconds": "--cleanup-grace-seconds",
+    "on_request_finished": None,
+    "only": "--only",
+}
 CLASSES = (RuntimeOptions, RunOptions, LaunchOptions)
 
 

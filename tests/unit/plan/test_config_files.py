@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentcompass.plan import config_files
+from agentcompass.plan.resolve import configured_runtime
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.references import References
 from support.configured import HARNESS
@@ -145,6 +146,17 @@ def test_components_get_the_section_of_their_own_id_import_paths_included(tmp_pa
     assert request.harness.params.max_turns == 4
     request = run(tmp_path, config_path="c.yaml", benchmark_params={"limit": 6}).requests[0]
     assert request.benchmark.params.limit == 6
+
+
+def test_what_files_say_of_directories_counts_for_commands_without_an_evaluation_too(tmp_path):
+    _write(
+        tmp_path / "agentcompass.yaml", "runtime: {results_dir: ~/out, data_dir: '${SCRATCH}'}\n"
+    )
+    runtime = configured_runtime(cwd=tmp_path, environ={"HOME": "/home/me", "SCRATCH": "d"})
+    assert (runtime.results_dir, runtime.data_dir) == (Path("/home/me/out"), tmp_path / "d")
+    _write(tmp_path / "agentcompass.yaml", "runtime: {results_dirr: x}\n")
+    (line,) = problems_of(configured_runtime, cwd=tmp_path, environ={})
+    assert line.startswith("agentcompass.yaml:1:11: runtime.results_dirr: unknown key")
 
 
 def test_prices_and_the_names_of_read_files_reach_the_orchestration(tmp_path):

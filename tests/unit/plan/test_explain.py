@@ -2,8 +2,17 @@
 
 import pytest
 
-from agentcompass.plan.explain import BUILT_IN, Overridden, config_docs, config_values, explain
+from agentcompass.plan.explain import (
+    BUILT_IN,
+    Overridden,
+    config_docs,
+    config_values,
+    docs_of,
+    explain,
+)
+from agentcompass.spec.written import OrchestrationSpec
 from support.configured import BROKEN, SECRETIVE
+from support.plugins import importable, write_distribution
 from support.resolving import problems_of
 
 
@@ -125,6 +134,28 @@ def test_every_key_is_documented_with_type_and_default():
     assert docs["benchmarks.jsonl.path"].is_required
     assert "benchmarks.humaneval.limit" in docs
     assert "benchmarks.humaneval.limit" not in {doc.key for doc in config_docs(components=False)}
+
+
+def test_keys_of_sections_that_people_write_are_described_and_nothing_else():
+    docs = {doc.key: doc for doc in docs_of("", OrchestrationSpec)}
+    assert set(docs) == {
+        "version", "name", "task_concurrency", "runtime", "defaults", "requests", "matrix",
+    }  # fmt: skip
+    assert docs["task_concurrency"].type == "integer or null"
+    assert docs["defaults"].type == "OrchestrationDefaults or mapping of any value or null"
+
+
+def test_a_broken_plug_in_has_no_keys_and_hides_nobody_elses(tmp_path):
+    write_distribution(
+        tmp_path,
+        "broken-keys",
+        modules={"broken_keys": "raise RuntimeError('at import')\n"},
+        entry_points="[agentcompass.harnesses]\nbroken_keys = broken_keys:Nothing\n",
+    )
+    with importable(tmp_path):
+        keys = [doc.key for doc in config_docs()]
+    assert "harnesses.tool_loop.max_turns" in keys
+    assert not any("broken_keys" in key for key in keys)
 
 
 def test_a_component_whose_annotations_cannot_be_resolved_is_an_error_in_a_line(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from agentcompass.components.harnesses.tool_loop.loop import ToolLoopParams
 from agentcompass.spec.dump import resolved_as_dict
+from agentcompass.spec.files import as_yaml, load_orchestration_spec
 from support.resolving import STAMP, launch, problems_of
 
 FOLDER = Path(__file__).parents[2] / "data" / "orchestration"
@@ -42,6 +43,28 @@ def test_a_good_file_resolves_and_so_does_what_it_resolved_to(name, tmp_path):
     again.write_text(json.dumps(resolved_as_dict(first)))
     second = resolved_as_dict(launch(again, tmp_path))
     assert {**resolved_as_dict(first), "x-notes": None} == {**second, "x-notes": None}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_file_read_as_an_object_and_written_again_resolves_alike(name, tmp_path):
+    path = _copied(name, tmp_path)
+    spec = load_orchestration_spec(path)
+    again = tmp_path / "again.yaml"
+    again.write_text(as_yaml(spec))
+    first = launch(path, tmp_path)
+    assert launch(spec, tmp_path) == first
+    assert launch(again, tmp_path) == first
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_read_as_an_object_is_refused_at_the_same_place(name, tmp_path):
+    path = _copied(name, tmp_path)
+
+    def read_and_launch():
+        launch(load_orchestration_spec(path), tmp_path)
+
+    found = problems_of(read_and_launch)[0].replace(f"{tmp_path}/", "")
+    assert found == problems_of(launch, path, tmp_path)[0]
 
 
 def test_every_file_has_an_expectation():

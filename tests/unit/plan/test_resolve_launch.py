@@ -9,6 +9,7 @@ from agentcompass import errors
 from agentcompass.options import LaunchOptions
 from agentcompass.plan.resolve import LaunchFlags
 from agentcompass.secrets import Secret
+from agentcompass.spec.dump import resolved_as_dict
 from agentcompass.spec.resolved import ExecutionConfig
 from agentcompass.spec.written import (
     ModelSection,
@@ -140,6 +141,53 @@ def test_layers_go_from_config_file_over_defaults_and_request_to_arguments(tmp_p
     assert launch(text, tmp_path).runtime.task_concurrency == 3
 
 
+def test_config_files_speak_to_the_component_that_runs_whoever_names_it(tmp_path):
+    (tmp_path / "agentcompass.yaml").write_text(
+        f"harnesses: {{openai_chat: {{system_prompt: Brief.}}, '{HARNESS}': {{max_turns: 4}}}}\n"
+    )
+    text = DEFAULTS + f"requests: [{{name: a}}, {{name: b, harness: {{id: '{HARNESS}'}}}}]\n"
+    a, b = launch(text, tmp_path).requests
+    assert (a.harness.params.system_prompt, b.harness.params.max_turns) == ("Brief.", 4)
+
+
+def test_lists_and_scalars_of_a_request_replace_those_of_the_defaults(tmp_path):
+    text = (
+        f"{DEFAULTS}  execution: {{retry_pattern_list: [a, b], analysis_params: {{token_use: {{enabled: false}}}}}}\n"
+        "requests: [{name: a, execution: {retry_pattern_list: [c], analysis_params: {latency: {}}}}]\n"
+    )
+    execution = launch(text, tmp_path).requests[0].execution
+    assert execution.retry_pattern_list == ("c",)
+    assert set(execution.analysis_params) == {"token_use", "latency"}
+
+
+def test_the_version_is_1_if_nobody_says_so(tmp_path):
+    text = DEFAULTS + "requests: [{name: a}]\n"
+    for version in ("", "version: 1\n", "version: ~\n"):
+        assert launch(version + text, tmp_path).requests[0].name == "a"
+
+
+def test_a_reference_may_stand_anywhere_in_a_text_and_stays_one_in_what_is_written(tmp_path):
+    text = (
+        DEFAULTS.replace("127.0.0.1:9", "${HOST}:${PORT:-9}") + "requests: [{name: 'at-${HOST}'}]\n"
+    )
+    resolved = launch(text, tmp_path, {"HOST": "localhost"})
+    (request,) = resolved.requests
+    assert (request.name, request.model.base_url) == ("at-localhost", "http://localhost:9/v1")
+    assert (
+        resolved_as_dict(resolved)["requests"][0]["model"]["base_url"]
+        == "http://${HOST}:${PORT:-9}/v1"
+    )
+
+
+def test_an_unset_variable_is_told_with_its_name_its_line_and_its_path_if_it_is_used(tmp_path):
+    text = DEFAULTS.replace("key123", "'${SURELY_UNSET}'")
+    assert problems_of(launch, f"{text}requests: [{{name: a}}]\n", tmp_path) == [
+        "spec.yaml:5:62: defaults.model.api_key: the environment variable 'SURELY_UNSET' is not set"
+    ]
+    other = "requests: [{name: a, model: {api_key: own}}]\n"
+    assert launch(text + other, tmp_path).requests[0].model.api_key.reveal() == "own"
+
+
 def test_a_null_takes_a_config_file_s_value_away_too(tmp_path):
     (tmp_path / "agentcompass.yaml").write_text(
         "execution: {k: 2}\nruntime: {task_concurrency: 2}\n"
@@ -214,6 +262,8 @@ def test_misplaced_and_unknown_keys_at_the_top(tmp_path, text, problem):
         ("weight: 0", "requests[0].weight: must be above 0, not 0"),
         ("weight: true", "requests[0].weight: must be a number, not a boolean: true"),
         ("output: {run_id: ''}", "requests[0].output.run_id: must be usable as the name of one folder"),
+        ("execution: {retry_max_delay_seconds: 1}", "requests[0].execution.retry_max_delay_seconds: the shortest retry delay, 5 seconds, is longer than the longest, 1"),
+        ("execution: {retry_min_delay_seconds: 70}", "requests[0].execution.retry_min_delay_seconds: the shortest retry delay, 70 seconds"),
         ("execution: [1]", "requests[0].execution: must be a mapping, not a list"),
     ],
 )  # fmt: skip
@@ -227,6 +277,24 @@ def test_misplaced_and_wrong_keys_of_requests(tmp_path, request_text, problem):
 def test_a_name_is_a_line_of_text(tmp_path, name):
     (line,) = problems_of(launch, f"{DEFAULTS}requests: [{{name: {name}}}]\n", tmp_path)
     assert "requests[0].name" in line
+
+
+def test_a_component_without_an_id_is_told_where_its_section_stands(tmp_path):
+    text = "requests: [{name: a, benchmark: {id: humaneval}, harness: {max_turns: 3}}]\n"
+    assert problems_of(launch, text, tmp_path) == [
+        "spec.yaml:1:59: requests[0].harness.id: is required"
+    ]
+
+
+def test_null_defaults_are_none(tmp_path):
+    text = "defaults:\nrequests: [{name: a, benchmark: {id: humaneval}, harness: {id: nop}}]\n"
+    assert launch(text, tmp_path).requests[0].harness.id == "nop"
+
+
+@pytest.mark.parametrize("text", ["name: x\n", "requests: {a: 1}\n"])
+def test_a_run_id_for_requests_that_there_are_not_changes_no_message(tmp_path, text):
+    without = problems_of(launch, text, tmp_path, flags=LaunchFlags())
+    assert problems_of(launch, text, tmp_path, flags=LaunchFlags(run_id="x")) == without
 
 
 def test_a_bad_default_is_told_once_and_where_it_stands(tmp_path):

@@ -252,6 +252,7 @@ def test_secrets_come_in_by_every_door_and_are_written_as_references(tmp_path):
     }
     assert resolved.requests[0].model.written == {
         "base_url": "http://[secret]@h/v1",
+        "api_key": None,
         "api_protocol": ["auto"],
         "params": {"extra_headers": {"X-Api-Key": "[secret]"}},
     }

@@ -3,8 +3,9 @@ import json
 import pytest
 
 from agentcompass.errors import ConfigurationError
-from agentcompass.plan.reuse import find_reusable
-from support.storage import Disk, graded, infra, run_info, write_run
+from agentcompass.plan.reuse import MAX_DIFFERENCES, find_reusable
+from agentcompass.records import Metric
+from support.storage import Disk, graded, infra, run_info, run_plan, write_run
 
 PRINT = "f" * 64
 IDENTITY = {"model": {"id": "m", "temperature": 1}}
@@ -116,6 +117,36 @@ def test_a_named_run_with_other_settings_is_an_error_that_lists_them(tmp_path):
         find(tmp_path, "r1")
     assert "model.temperature: (absent) -> 1" in str(caught.value)
     assert "'r1'" in str(caught.value)
+
+
+def test_of_many_differences_the_first_are_listed_and_the_rest_counted(tmp_path):
+    many = {f"key_{n:02}": n for n in range(MAX_DIFFERENCES + 5)}
+    run(tmp_path, "r1", [graded("t1")], fingerprint="0" * 64, identity={**IDENTITY, **many})
+    with pytest.raises(ConfigurationError, match=r"\.\.\. and 5 more"):
+        find(tmp_path, "r1")
+
+
+def test_a_named_run_whose_journal_cannot_be_read_is_an_error_that_says_why(tmp_path):
+    paths = run(tmp_path, "r1", [graded("t1")])
+    paths.journal_file.unlink()
+    paths.journal_file.mkdir()
+    with pytest.raises(ConfigurationError, match="'r1' cannot be reused: cannot read"):
+        find(tmp_path, "r1")
+
+
+def test_other_runs_that_cannot_be_read_do_not_matter_to_the_named_one(tmp_path):
+    run(tmp_path, "r1", [graded("t1")])
+    run(tmp_path, "r2", [graded("t1")]).plan_file.write_text("{")
+    (tmp_path / "ns/r3/leases").mkdir(parents=True)
+    assert find(tmp_path, "r1").run_id == "r1"
+
+
+def test_what_the_new_run_does_not_plan_is_not_taken_over(tmp_path):
+    run(tmp_path, "r1", [graded("t1"), graded("t1", attempt=2), graded("t2"), graded("t3")])
+    found = find(tmp_path).limited_to(run_plan("t1", "t2", "t4"))
+    assert (found.run_id, set(found.graded)) == ("r1", {("t1", 1), ("t2", 1)})
+    other = Metric(name="other", primary=True)
+    assert find(tmp_path).limited_to(run_plan("t1", metrics=(other,))).graded == {}
 
 
 def test_a_named_run_that_is_not_there_is_an_error_that_names_near_ones(tmp_path):

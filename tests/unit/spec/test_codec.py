@@ -3,6 +3,7 @@
 import enum
 import math
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,6 +62,10 @@ class Everything:
     least: int = attrs.field(default=2, validator=attrs.validators.ge(2))
     part: Fraction = 1.0
     factor: PositiveFloat = 1.0
+    shade: Literal["dark", "light"] | str = "dark"  # noqa: PYI051  # the literal is tried first
+    kinds: AbstractSet[str] = frozenset()
+    several: tuple[int | str, ...] = ()
+    gaps: tuple[int | None, ...] = ()
 
 
 def _read(text, environ=None):
@@ -85,14 +90,14 @@ def test_good_values_of_all_types_are_read():
     value, problems = _structure(
         "integer: 3\nnumber: 2\ntext: 3.10\nflag: true\nnames: [no, 0123]\ncounts: [1]\ntags: [b, a, a]\n"
         "limits: {docker: 2}\nfree: {a: [1, {b: null}, no]}\ninner: {name: on}\ninners: [{name: x, count: 2}]\n"
-        "protocol: [a]\nmaybe: 4\nword: plain\ncolour: 2\npath: a/b\npair: [1, 2.5]\neither: 1.5\nkey: s3cret\n"
+        "shade: pale\nkinds: [b]\nseveral: [1, a]\ngaps: [1, null]\nprotocol: [a]\nmaybe: 4\nword: plain\ncolour: 2\npath: a/b\npair: [1, 2.5]\neither: 1.5\nkey: s3cret\n"
     )
     assert problems == []
     assert value == Everything(
         integer=3, number=2.0, text="3.10", flag=True, names=("no", "0123"), counts=[1],
         tags=frozenset("ab"), limits={"docker": 2.0}, free={"a": [1, {"b": None}, "no"]},
         inner=Inner(name="on"), inners=(Inner(name="x", count=2),), protocol=("a",), maybe=4,
-        word="plain", colour=Colour.TWO, path=Path("a/b"), pair=(1.0, 2.5), either=1.5, key=Secret("s3cret"),
+        shade="pale", kinds=frozenset("b"), several=(1, "a"), gaps=(1, None), word="plain", colour=Colour.TWO, path=Path("a/b"), pair=(1.0, 2.5), either=1.5, key=Secret("s3cret"),
     )  # fmt: skip
     assert type(value.number) is float
 
@@ -136,6 +141,11 @@ def test_good_values_of_all_types_are_read():
         ("part: 1.5", "1:7: part: must be at most 1, not 1.5"),
         ("factor: 0", "1:9: factor: must be above 0, not 0"),
         ("itneger: 1", "1:1: itneger: unknown key (did you mean 'integer'?)"),
+        ("kinds: abc", "1:8: kinds: must be a list, not a string: 'abc'"),
+        ("several: [1, null]", "1:14: several[1]: must be a string, not null"),
+        ('path: "a\\ud800b"', "1:7: path: has characters that no path can have"),
+        (f"path: {'a' * 256}", "1:7: path: is too long for a path: at most 255 bytes a name and 4095 in all"),
+        (f"path: {'a/' * 2050}", "1:7: path: is too long for a path: at most 255 bytes a name and 4095 in all"),
         ("text: ${NONE}", "1:7: text: the environment variable 'NONE' is not set"),
         ("integer: ${N}", "1:10: integer: must be an integer, not a string: '4'"),
     ],
@@ -175,6 +185,12 @@ def test_a_secret_keeps_its_reference():
     value, _ = _structure("key: ${MY_KEY}", environ={"MY_KEY": "abc"})
     assert value.key.reveal() == "abc"
     assert value.key.reference == "${MY_KEY}"
+
+
+def test_a_secret_in_a_field_of_text_is_its_value():
+    problems = Problems()
+    node = from_python({"text": Secret("abc")}, Origin(layer="", where="x"), problems)
+    assert structure(node, Everything, problems).text == "abc"
 
 
 def test_null_means_the_default_of_the_class_also_inside():

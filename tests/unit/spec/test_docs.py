@@ -4,8 +4,10 @@ import attrs
 import pytest
 
 from agentcompass.spec.docs import field_docs
+from agentcompass.spec.document import names_of
 from agentcompass.spec.resolved import ExecutionConfig, RuntimeConfig
 from agentcompass.spec.written import (
+    MatrixSection,
     ModelSection,
     OrchestrationDefaults,
     OrchestrationSpec,
@@ -45,9 +47,10 @@ def test_a_class_without_source_has_no_docs():
     "cls",
     [
         ExecutionConfig, RuntimeConfig, ModelSection, ReuseSection, OutputSection,
-        OrchestrationDefaults, RunRequestSpec, OrchestrationSpec, Price,
+        OrchestrationDefaults, RunRequestSpec, MatrixSection, OrchestrationSpec, Price,
     ],
     ids=lambda cls: cls.__name__,
 )  # fmt: skip
 def test_every_key_that_a_user_can_write_is_described(cls):
-    assert set(field_docs(cls)) == {field.name for field in attrs.fields(cls)}
+    assert names_of(cls)
+    assert set(field_docs(cls)) == set(names_of(cls))

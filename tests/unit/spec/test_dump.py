@@ -5,6 +5,7 @@ import json
 from agentcompass.records import SCHEMA_VERSION
 from agentcompass.spec.dump import resolved_as_dict
 from support.configured import SECRETIVE
+from support.requests import component, orchestration, request
 from support.resolving import STAMP, launch, run
 
 SECRETS = {"KEY": "sk-from-env", "HOST_PASSWORD": "pa55word"}
@@ -51,6 +52,18 @@ def test_it_is_strict_json_in_the_shape_of_an_orchestration(tmp_path):
 def test_a_given_run_id_is_kept(tmp_path):
     plain = resolved_as_dict(run(tmp_path, run_id="mine"))
     assert plain["requests"][0]["output"] == {"run_id": "mine"}
+
+
+def test_what_was_made_without_resolving_is_written_from_its_values(tmp_path):
+    parts = (component("benchmark", "humaneval"), component("harness", "nop"))
+    made = orchestration(tmp_path, request(*parts, k=3), log_level="ERROR")
+    plain = resolved_as_dict(made)
+    assert plain["runtime"]["log_level"] == "ERROR"
+    assert plain["requests"][0]["execution"]["k"] == 3
+    (tmp_path / "made.json").write_text(json.dumps(plain))
+    again = launch(tmp_path / "made.json", tmp_path)
+    assert again.runtime == made.runtime
+    assert again.requests[0].execution == made.requests[0].execution
 
 
 def test_resolving_it_again_gives_the_same(tmp_path):

@@ -100,6 +100,7 @@ def test_an_empty_document_is_an_empty_mapping(text):
         ("<<: 3\n", ["`<<` takes mappings only"]),
         ("a: \x01\n", ["not valid YAML"]),
         ('a: "\\q"\n', ["not valid YAML"]),
+        ('a: "\\U0011FFFF"\n', ["not valid YAML", "range"]),
         ("a: " + "9" * 5000, ["a:", "too many digits"]),
         ("a: " + "[" * 60 + "]" * 60, ["50 levels"]),
         ("a: " + "[" * 1000, ["levels deep"]),
