@@ -30,7 +30,7 @@ from agentcompass.store.jsonl import CorruptLine
 from agentcompass.store.layout import RunPaths
 from agentcompass.store.lock import RunLock
 from agentcompass.store.reader import read_run, records_after
-from agentcompass.store.steps import read_steps
+from agentcompass.store.steps import steps_of
 from agentcompass.store.summary import summarize
 
 T = TypeVar("T")
@@ -238,30 +238,33 @@ class Analysis:
 
 
 def _attempt(record: ExecutionRecord, paths: RunPaths) -> FinishedAttempt:
-    if record.attempt_dir is None or record.reused_from is not None:
-        return FinishedAttempt(record=record, directory=None, steps=lambda: iter(()))
-    key = (record.task_id, record.attempt)
-    steps = _Steps(paths.trajectory_file(*key, record.execution))
-    return FinishedAttempt(record=record, directory=paths.attempt_dir(*key), steps=steps)
+    has_files = record.attempt_dir is not None and record.reused_from is None
+    directory = paths.attempt_dir(record.task_id, record.attempt) if has_files else None
+    return FinishedAttempt(record=record, directory=directory, steps=_Steps(record, paths))
 
 
 @final
 class _Steps:
     """Reads a trajectory for several analyzers: a small one once, a large one each time anew."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, record: ExecutionRecord, paths: RunPaths) -> None:
+        self._record, self._paths = record, paths
         self._kept: list[Step] | None = None
 
     def __call__(self) -> Iterator[Step]:
         if self._kept is None:
-            if not self._path.exists():
-                self._kept = []
-            elif self._path.stat().st_size <= SMALL_TRAJECTORY:
-                self._kept = list(read_steps(self._path, LEFT_OUT))
-            else:
-                return read_steps(self._path, LEFT_OUT)
+            steps = steps_of(self._record, self._paths, LEFT_OUT)
+            if self._is_large():
+                return steps
+            self._kept = list(steps)
         return iter(self._kept)
+
+    def _is_large(self) -> bool:
+        record = self._record
+        if record.steps_at is not None or record.attempt_dir is None:
+            return False
+        path = self._paths.trajectory_file(record.task_id, record.attempt, record.execution)
+        return path.exists() and path.stat().st_size > SMALL_TRAJECTORY
 
 
 async def analyze_again(run_dir: Path, note: Callable[[str], None]) -> None:

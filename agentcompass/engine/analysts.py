@@ -151,7 +151,7 @@ def analysts_for(analysis_params: Mapping[str, JSON]) -> Analysts:
     analyzers: dict[str, Analyzer[Any]] = {}
     for cls, (name, written) in chosen.items():
         try:
-            analyzer = cls(_params(cls, name, written or {}))
+            analyzer = cls(_params(cls, name, written))
             if getattr(analyzer.params, "enabled", True):
                 analyzers[name if cls.id in analyzers else cls.id] = analyzer
         except (Exception, SystemExit) as error:  # noqa: BLE001  # foreign code: it breaks only itself
@@ -160,6 +160,8 @@ def analysts_for(analysis_params: Mapping[str, JSON]) -> Analysts:
 
 
 def _params(cls: type[Analyzer[Any]], name: str, written: JSON) -> object:
+    if not written:
+        return cls.Params()
     problems = Problems()
     origin = Origin(layer="analysis_params", where="analysis_params", path=name)
     params: object = structure(from_python(written, origin, problems), cls.Params, problems)

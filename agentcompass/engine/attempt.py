@@ -22,7 +22,6 @@ from agentcompass.components.base import (
     AgentOutcome,
     AttemptModel,
     Evaluation,
-    ModelClient,
     ModelRetry,
     SandboxPlan,
     Session,
@@ -30,15 +29,9 @@ from agentcompass.components.base import (
     Where,
 )
 from agentcompass.components.messages import Reply
-from agentcompass.engine.clock import wall_clock
-from agentcompass.engine.control import Control
-from agentcompass.engine.durable import Flow
 from agentcompass.engine.foreign import call
 from agentcompass.engine.jobs import Job
-from agentcompass.engine.limits import Limits
-from agentcompass.engine.parts import Parts
 from agentcompass.engine.phases import Phases, PhaseTimedOut, evaluate_limit, run_limit
-from agentcompass.engine.sandbox import SandboxHouse
 from agentcompass.engine.verdict import (
     checked,
     checked_outcome,
@@ -46,55 +39,25 @@ from agentcompass.engine.verdict import (
     has_interrupt,
     is_sandbox_death,
 )
-from agentcompass.errors import InfraError, ModelError, SandboxError, describe, is_safe
+from agentcompass.engine.workshop import Workshop
+from agentcompass.errors import InfraError, ModelError, describe, is_safe
 from agentcompass.progress.events import (
-    Event,
-    EventSink,
     ModelRetried,
-    Notice,
     PhaseStarted,
     SandboxKept,
 )
 from agentcompass.records import JSON, ExecutionRecord, Failure, Lease, Phase, Usage, Verdict
-from agentcompass.spec.resolved import Request
 from agentcompass.store.jsonl import NotJSONError, plain, weight
 from agentcompass.store.layout import safe_name
-from agentcompass.store.run import RunStore
 
 INLINE_BYTES: Final = 64 * 1024
 """What is encoded on the event loop's thread; bigger values go to a worker thread."""
+USAGE_SECONDS: Final = 5.0
+"""For asking a sandbox what it has used; then the record goes without it."""
 ARTIFACT_BYTES: Final = 256 * 1024 * 1024
 """What one attempt may hand from the agent's sandbox to the evaluator's."""
 
 _log = logging.getLogger("agentcompass.engine")
-
-
-@final
-@attrs.frozen(kw_only=True, eq=False)
-class Workshop:
-    """What all attempts of one request share."""
-
-    request: Request
-    parts: Parts
-    client: ModelClient | None
-    """None when the harness needs no model."""
-    house: SandboxHouse
-    provider: str | None
-    """The environment whose places attempts need; None if they open no sandbox."""
-    store: RunStore
-    limits: Limits
-    control: Control
-    flow: Flow
-    """Holds producers back while the disk is behind."""
-    emit: EventSink
-
-    def tell(self, kind: Callable[..., Event], **fields: Any) -> None:
-        """Emit an event of this request."""
-        self.emit(kind(at=wall_clock(), request=self.request.name, **fields))
-
-    def warn(self, text: str) -> None:
-        """Tell people something about this request that is not as it should be."""
-        self.tell(Notice, level="warning", text=text)
 
 
 @final
@@ -115,6 +78,7 @@ class Execution:
         self._outcome = AgentOutcome()
         self._evaluation: Evaluation | None = None
         self._artifacts: dict[str, str] = {}
+        self._used: dict[str, Mapping[str, JSON]] = {}
         self._trajectory = shop.store.trajectory(job.task.id, job.attempt, job.execution)
         self._agent_is_done = False
 
@@ -142,11 +106,11 @@ class Execution:
     async def _walk(self) -> None:
         task = self.job.task
         where = self.parts.where(task)
-        plan = self._plan_sandbox()
+        plan = self.parts.sandbox_plan(self.shop.request, task)
         async with AsyncExitStack() as agent_sandbox:
             session = None
             if self.parts.agent_needs_sandbox(task):
-                session = await agent_sandbox.enter_async_context(self._sandbox(plan))
+                session = await agent_sandbox.enter_async_context(self._sandbox(plan, "agent"))
             await self._let_agent_work(session)
             if session is not None:
                 await self._collect(session, plan, to_evaluator=where is Where.FRESH)
@@ -155,27 +119,16 @@ class Execution:
         if where is Where.NOWHERE:
             await self._evaluate(None)
         elif where is Where.FRESH:
-            async with self._sandbox(plan) as fresh:
+            async with self._sandbox(plan, "evaluation") as fresh:
                 await self._deliver(fresh)
                 await self._evaluate(fresh)
 
-    def _plan_sandbox(self) -> SandboxPlan:
-        task, environment = self.job.task, self.parts.environment
-        plan = self.parts.benchmark.plan(task, SandboxPlan())
-        for recipe in self.parts.recipes:
-            plan = recipe.adjust(self.shop.request, task, plan)
-        if plan.image and not environment.capabilities.images and self.parts.needs_sandbox(task):
-            raise SandboxError(
-                f"task {task.id!r} needs image {plan.image!r}, and environment {environment.id!r} has no images",
-                code="unsupported-sandbox",
-                retryable=False,
-                hint="Choose another environment (`agentcompass list environments`).",
-            )
-        return plan
-
     @asynccontextmanager
-    async def _sandbox(self, plan: SandboxPlan) -> AsyncIterator[Session]:
+    async def _sandbox(self, plan: SandboxPlan, role: str) -> AsyncIterator[Session]:
         shop, phases = self.shop, self._phases
+        if shop.parts.environment.capabilities.images:
+            phases.switch("open", waits_for="its image")
+            await self._call(shop.parts.environment.fetch, plan, shop.inform)
         rate = shop.limits.open_rates.get(shop.request.environment.id)
         if rate is not None:
             phases.switch("open", waits_for="the open rate")
@@ -187,7 +140,19 @@ class Execution:
             on_kept=self._on_kept,
             on_closing=functools.partial(phases.switch, "close"),
         ) as session:
-            yield session
+            try:
+                yield session
+            finally:
+                await self._take_usage(session, role)
+
+    async def _take_usage(self, session: Session, role: str) -> None:
+        """Ask a sandbox what it has used; whatever becomes of that, it changes no verdict."""
+        try:
+            with trio.move_on_after(USAGE_SECONDS):
+                if used := plain(await session.usage()):
+                    self._used[role] = cast("Mapping[str, JSON]", used)
+        except Exception as error:  # noqa: BLE001  # a provider's
+            _log.debug("task %s: no figures of its sandbox: %s", self.job.task.id, describe(error))
 
     async def _let_agent_work(self, session: Session | None) -> None:
         """Prepare and run; afterwards the agent has no model and no process any more."""
@@ -195,6 +160,7 @@ class Execution:
         config = self.shop.request.execution
         with self._phases.enter("prepare", config.prepare_timeout_seconds):
             task_input = await self._call(benchmark.prepare, task, session)
+        await self._still_wanted()
         if harness.uses_reference:
             solve = functools.partial(self._call, benchmark.solve, task, session)
             task_input = attrs.evolve(task_input, solve=solve)
@@ -255,8 +221,11 @@ class Execution:
 
     @staticmethod
     async def _still_wanted() -> None:
-        """Let nothing pass that a component gave us after it swallowed its cancellation: it was cut short."""
-        await trio.lowlevel.checkpoint_if_cancelled()
+        """Let nothing pass that a component gave us after it swallowed its cancellation: it was cut short.
+
+        Also let others have a turn: with hundreds of attempts ready at once, long steps are the event loop's lag.
+        """
+        await trio.lowlevel.checkpoint()
 
     # --- what is lent
 
@@ -355,6 +324,7 @@ class Execution:
             verdict=verdict,
             answer=self._outcome.answer,
             usage=self._model.usage if self._model is not None else Usage(),
+            sandbox=dict(self._used),
             phase_seconds={name: round(s, 6) for name, s in self._phases.seconds.items() if s > 0},
             started_at=self._started_at.isoformat(timespec="milliseconds"),
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),

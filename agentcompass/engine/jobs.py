@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import final
 
-import attrs
-
 from agentcompass.components.base import Task
+from agentcompass.data import frozen
 
 
 @final
-@attrs.frozen
+@frozen
 class Job:
     """One execution of one attempt at one task."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import secrets as chance
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, final
-from uuid import uuid4
 
 import trio
 
@@ -44,7 +44,7 @@ class Ledger:
             StoreError: It could not be written; then no sandbox may be made.
         """
         now = datetime.now(UTC)
-        lease_id = uuid4().hex[:16]
+        lease_id = chance.token_hex(8)
         lease = Lease(
             id=lease_id,
             run_id=self._run_id,

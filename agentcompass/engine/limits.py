@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import final
 
 import attrs
 import trio
 
-_ENOUGH = 1 - 1e-9
-"""A token, but for floating error: waiting for the last 1e-12 of one would sleep 0 seconds for ever."""
-
 
 @final
 class TokenBucket:
     """At most `rate_per_second` starts a second, in the order of asking, without bursts.
 
-    A token is taken only when it is there, so a waiter that is cancelled uses none up.
+    Whoever waits inside takes a token only when it is there, so one that is cancelled uses none up. Whoever can do
+    something else meanwhile looks at `ready_at` and then takes one.
 
     Args:
         rate_per_second: Greater than 0.
     """
 
     def __init__(self, rate_per_second: float) -> None:
-        self.rate_per_second = rate_per_second
-        self._tokens = 1.0
-        self._filled_at = -1.0
+        self.ready_at = -math.inf
+        """When there is a token, in trio time."""
+        self._interval = 1 / rate_per_second
         self._turn = trio.StrictFIFOLock()
 
     async def take(self) -> None:
         """Wait for a token and take it."""
         async with self._turn:
-            while (tokens := self._refilled()) < _ENOUGH:  # noqa: ASYNC110  # time is what is waited for
-                await trio.sleep((1 - tokens) / self.rate_per_second)
-            self._tokens -= 1.0
+            while self.ready_at > trio.current_time():  # noqa: ASYNC110  # another may have been quicker
+                await trio.sleep_until(self.ready_at)
+            self.take_now()
 
-    def _refilled(self) -> float:
-        now = trio.current_time()
-        if self._filled_at >= 0:
-            elapsed = now - self._filled_at
-            self._tokens = min(1.0, self._tokens + elapsed * self.rate_per_second)
-        self._filled_at = now
-        return self._tokens
+    def take_now(self) -> None:
+        """Take the token; only when `ready_at` has come."""
+        self.ready_at = trio.current_time() + self._interval
 
 
 @final

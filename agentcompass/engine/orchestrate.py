@@ -19,6 +19,7 @@ from typing import final
 
 import trio
 
+from agentcompass.engine import heap
 from agentcompass.engine.clock import timestamp, wall_clock
 from agentcompass.engine.control import CancelReason, Control
 from agentcompass.engine.durable import Flow
@@ -55,6 +56,8 @@ WRITER_CLOSE_SECONDS = 10.0
 """How long the last writes may take at the end, when nobody is in a hurry."""
 SUM_UP_SECONDS = 2.0
 """For scores and the last state of a run that was ended, beyond the grace that cleanup has."""
+REAP_SECONDS = 30.0
+"""How long a run that is over still waits for the removal of what dead processes left."""
 LAST_SECONDS = 1.0
 """The same when the run was cancelled: what is to be kept has been waited for within the grace."""
 
@@ -87,7 +90,8 @@ async def orchestrate(
     Returns:
         How each request ended. What goes wrong in a request is in its outcome; nothing is raised for it.
     """
-    return await _Run(orchestration, control, emit, on_request_finished, Writer()).run()
+    with heap.set_aside():
+        return await _Run(orchestration, control, emit, on_request_finished, Writer()).run()
 
 
 @final
@@ -127,6 +131,7 @@ class _Run:
         self.started_at = self.finished_at = timestamp()
         self.overview = Overview(orchestration, self.started_at, writer, scrubber)
         self.reserve = Reserve()
+        self._reaped = trio.Event()
 
     async def run(self) -> OrchestrationResult:
         self.control.on_cancel = self._tell_cleanup
@@ -144,6 +149,8 @@ class _Run:
                 try:
                     with self.control.soft:
                         await self._work()
+                        with trio.move_on_after(REAP_SECONDS):
+                            await self._reaped.wait()
                 finally:
                     await self._finish_rest()
                     watchers.cancel_scope.cancel(reason="the work is over")
@@ -181,11 +188,13 @@ class _Run:
                 raise
             self._conclude(_failed_to_start(request, error))
             return
+        heap.set_loaded_aside()
         self.runs[request.name] = run
         self.overview.running(request.name, run.shop.store.paths, run.primary.name)
         crew.take_on(run)
         async with trio.open_nursery() as beside:
             beside.start_soon(run.analyse)
+            await run.take_over()
             await run.finished.wait()
             await self._finish(run, None)
             beside.cancel_scope.cancel(reason="the request is over")
@@ -247,14 +256,16 @@ class _Run:
             self.control.cancel_now("timeout")
 
     async def _tell_limits(self) -> None:
-        """Once a second, if it has changed: how many run, and what the others wait for."""
+        """Once a second, if it has changed: how many run, what the others wait for, and how many sandboxes there are."""
         told: tuple[object, ...] = ()
         while True:
             await trio.sleep(1)
-            running, waiting = self.scheduler.running, self._waiting()
-            if (running, waiting) != told:
-                told = (running, waiting)
-                self.emit(LimitsChanged(at=wall_clock(), running=running, waiting=waiting))
+            now = running, waiting, live = self.scheduler.running, self._waiting(), len(self._live())
+            if now != told:
+                told = now
+                self.emit(
+                    LimitsChanged(at=wall_clock(), running=running, waiting=waiting, sandboxes=live)
+                )
 
     def _waiting(self) -> dict[str, int]:
         """Attempts that do not run, by what binds them now."""
@@ -264,8 +275,9 @@ class _Run:
             later = lane.postponed
             now = lane.waiting - later
             binds = "task_concurrency"
-            if slots.tasks.available_tokens and not slots.is_free(lane.provider):
-                binds = f"provider:{lane.provider}"
+            if slots.is_free(None):
+                what = "open rate" if slots.is_free(lane.provider) else "provider"
+                binds = f"{what}:{lane.provider}"
             for cause, count in (("retry", later), (binds, now)):
                 if count:
                     waiting[cause] = waiting.get(cause, 0) + count
@@ -276,6 +288,8 @@ class _Run:
             await reap(self.orchestration.runtime.results_dir, self.shared.limits.file_threads)
         except Exception as error:  # noqa: BLE001  # what others left must not hurt this run
             _log.info("looking for sandboxes of dead processes failed: %s", error)
+        finally:
+            self._reaped.set()
 
     # --- the end
 
@@ -290,9 +304,11 @@ class _Run:
     def _tell_cleanup(self, reason: CancelReason) -> None:
         grace = self.control.budget.grace_seconds
         live = len(self._live())
-        self.emit(
-            CleanupStarted(at=wall_clock(), reason=reason, sandboxes=live, grace_seconds=grace)
-        )
+        event = CleanupStarted(at=wall_clock(), reason=reason, sandboxes=live, grace_seconds=grace)
+        for name, run in self.runs.items():
+            if name not in self.outcomes:
+                run.shop.store.event(event.as_dict())
+        self.emit(event)
 
     async def _close(self) -> None:
         self.reserve.close()

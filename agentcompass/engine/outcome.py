@@ -35,7 +35,7 @@ def verdict(
     Returns:
         The status, and the error without result and paths; None when completed.
     """
-    resume = f"Finish the rest with the same command and --reuse {info.run_id}."
+    resume = f"Finish the rest with the same command and --reuse: it takes over run {info.run_id}."
     if store_error is not None:
         kept = f"What had finished is on disk. Make room, then: {resume[0].lower()}{resume[1:]}"
         return "failed", EvaluationFailedError(

@@ -7,24 +7,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
-import attrs
 import trio
 
 from agentcompass.components import registry
-from agentcompass.components.base import Benchmark, Environment, Harness, Recipe, Task, Where
+from agentcompass.components.base import (
+    Benchmark,
+    Environment,
+    Harness,
+    Recipe,
+    SandboxPlan,
+    Task,
+    Where,
+)
+from agentcompass.data import frozen
 from agentcompass.errors import (
     AgentCompassError,
     ConfigurationError,
     EvaluationFailedError,
+    SandboxError,
     describe,
 )
+from agentcompass.plan.fingerprint import Identity, identity
+from agentcompass.secrets import Scrubber
 from agentcompass.spec.resolved import ComponentConfig, Request
+from agentcompass.store.info import RunPlan
 
 _log = logging.getLogger("agentcompass.engine")
 
 
 @final
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Parts:
     """The components of a request, constructed."""
 
@@ -55,6 +67,45 @@ class Parts:
     def needs_sandbox(self, task: Task) -> bool:
         """Whether attempts at a task open any sandbox, and so need a place at the provider."""
         return self.agent_needs_sandbox(task) or self.where(task) is not Where.NOWHERE
+
+    def identity(self, request: Request, scrubber: Scrubber) -> Identity:
+        """Return everything that can change an answer, once the tasks are loaded."""
+        return identity(
+            request,
+            dataset_version=self.benchmark.dataset_version(),
+            component_versions=self.versions(),
+            recipes=[recipe.id for recipe in self.recipes],
+            scrubber=scrubber,
+        )
+
+    def run_plan(self, request: Request, tasks: Sequence[Task]) -> RunPlan:
+        """Return what is to be done, as it is written down."""
+        config = request.execution
+        return RunPlan(
+            tasks=tuple((task.id, task.category) for task in tasks),
+            k=config.k,
+            attempt_strategy=config.attempt_strategy,
+            metrics=self.benchmark.metrics,
+            min_coverage=config.min_coverage,
+        )
+
+    def sandbox_plan(self, request: Request, task: Task) -> SandboxPlan:
+        """Return what a task needs of its sandboxes, as benchmark and recipes say.
+
+        Raises:
+            SandboxError: It needs an image, and the environment has none.
+        """
+        plan = self.benchmark.plan(task, SandboxPlan())
+        for recipe in self.recipes:
+            plan = recipe.adjust(request, task, plan)
+        if plan.image and not self.environment.capabilities.images and self.needs_sandbox(task):
+            raise SandboxError(
+                f"task {task.id!r} needs image {plan.image!r}, and environment {self.environment.id!r} has no images",
+                code="unsupported-sandbox",
+                retryable=False,
+                hint="Choose another environment (`agentcompass list environments`).",
+            )
+        return plan
 
 
 def build(request: Request, recipe_dirs: Sequence[Path]) -> Parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import trio
 from agentcompass import descriptors
 from agentcompass.components.base import Benchmark, Harness, LoadContext, Task
 from agentcompass.engine.foreign import call
-from agentcompass.engine.parts import explained
+from agentcompass.engine.parts import Parts, explained
 from agentcompass.engine.reserve import SPARE
 from agentcompass.errors import ConfigurationError, EvaluationFailedError, PreflightError
 from agentcompass.metrics.board import UNCATEGORIZED
@@ -52,43 +53,42 @@ async def load_tasks(
     with explained(f"benchmark {benchmark.id!r} could not load its tasks"):
         loaded: Iterable[Task] = await call(benchmark.load_tasks, context, threads=threads)
         tasks = await trio.to_thread.run_sync(
-            _drawn, loaded, abandon_on_cancel=True, limiter=threads
+            _drawn, benchmark.id, loaded, abandon_on_cancel=True, limiter=threads
         )
     if not tasks:
         raise EvaluationFailedError(
             f"benchmark {benchmark.id!r} has no task to run",
             hint="Check its selection: limit, sample_ids, categories.",
         )
-    _check_tasks(benchmark.id, tasks)
     return tasks
 
 
-def _drawn(loaded: Iterable[Task]) -> Sequence[Task]:
-    """Take the tasks out of whatever the benchmark gave, which may go on for ever; in a worker thread."""
-    tasks = []
+def _drawn(benchmark_id: str, loaded: Iterable[Task]) -> Sequence[Task]:
+    """Take the tasks out of whatever the benchmark gave, which may go on for ever, and check them; in a worker thread."""
+    tasks: list[Task] = []
+    seen: set[str] = set()
     for task in loaded:
         trio.from_thread.check_cancelled()
-        tasks.append(task)
-    return tasks
-
-
-def _check_tasks(benchmark_id: str, tasks: Sequence[Task]) -> None:
-    seen: set[str] = set()
-    for task in tasks:
-        if not isinstance(task, Task):
-            raise EvaluationFailedError(
-                f"benchmark {benchmark_id!r} gave a {type(task).__name__} instead of a Task"
-            )
-        if problem := _id_problem(task.id):
-            raise ConfigurationError(f"benchmark {benchmark_id!r}: task id {task.id!r} {problem}")
-        if problem := _field_problem(task):
-            raise ConfigurationError(f"benchmark {benchmark_id!r}: task {task.id!r}: {problem}")
+        _check_task(benchmark_id, task)
         if task.id in seen:
             raise ConfigurationError(
                 f"benchmark {benchmark_id!r}: two tasks have the id {task.id!r}",
                 hint="Every task needs an id of its own.",
             )
         seen.add(task.id)
+        tasks.append(task)
+    return tasks
+
+
+def _check_task(benchmark_id: str, task: Task) -> None:
+    if not isinstance(task, Task):
+        raise EvaluationFailedError(
+            f"benchmark {benchmark_id!r} gave a {type(task).__name__} instead of a Task"
+        )
+    if problem := _id_problem(task.id):
+        raise ConfigurationError(f"benchmark {benchmark_id!r}: task id {task.id!r} {problem}")
+    if problem := _field_problem(task):
+        raise ConfigurationError(f"benchmark {benchmark_id!r}: task {task.id!r}: {problem}")
 
 
 def _field_problem(task: Task) -> str | None:
@@ -174,6 +174,34 @@ def check_descriptors(
         if fitting > 0
         else f"{raised}.",
     )
+
+
+async def check_images(
+    parts: Parts, request: Request, tasks: Sequence[Task], threads: trio.CapacityLimiter
+) -> tuple[Sequence[str], frozenset[str]]:
+    """Return the images that sandboxes start from, and those of them that must be brought first.
+
+    What goes wrong with the plan of one task is for its own attempts to tell.
+
+    Raises:
+        PreflightError: There are some that cannot be had.
+    """
+    if not parts.environment.capabilities.images:
+        return (), frozenset()
+
+    def named() -> set[str]:
+        found = set()
+        for task in tasks:
+            if parts.needs_sandbox(task):
+                with contextlib.suppress(Exception, SystemExit):
+                    found.add(parts.sandbox_plan(request, task).image or "")
+        return found
+
+    images = sorted(await trio.to_thread.run_sync(named, abandon_on_cancel=True, limiter=threads))
+    if not images:
+        return (), frozenset()
+    with explained(f"environment {request.environment.id!r} could not look at its images"):
+        return images, await parts.environment.check_images(images)
 
 
 def check_room(directory: Path) -> None:

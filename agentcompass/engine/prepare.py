@@ -10,15 +10,17 @@ import attrs
 import trio
 
 from agentcompass._version import __version__
-from agentcompass.components.base import ModelClient, Task
+from agentcompass.components.base import ModelClient, Task, Where
+from agentcompass.data import frozen
 from agentcompass.engine.analysis import Analysis
 from agentcompass.engine.analysts import Analysts, analysts_for
-from agentcompass.engine.attempt import Workshop
 from agentcompass.engine.clock import timestamp, wall_clock
 from agentcompass.engine.ledger import Ledger
+from agentcompass.engine.limits import Limits, TokenBucket
 from agentcompass.engine.parts import Parts, build
 from agentcompass.engine.planning import (
     check_descriptors,
+    check_images,
     check_model,
     check_room,
     load_context,
@@ -27,9 +29,9 @@ from agentcompass.engine.planning import (
 from agentcompass.engine.request import RequestRun
 from agentcompass.engine.sandbox import SandboxHouse
 from agentcompass.engine.shared import Shared
-from agentcompass.errors import PreflightError, StoreError
+from agentcompass.engine.workshop import Workshop
+from agentcompass.errors import PreflightError, StoreError, counted
 from agentcompass.metrics.finite import mean
-from agentcompass.plan.fingerprint import identity
 from agentcompass.plan.reuse import Reusable, find_reusable
 from agentcompass.progress.events import Event, EventSink, Notice, RunPrepared
 from agentcompass.progress.logs import open_run_log
@@ -72,13 +74,10 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
     )
     if has_sandbox:
         await parts.environment.preflight()
-    described = identity(
-        request,
-        dataset_version=parts.benchmark.dataset_version(),
-        component_versions=parts.versions(),
-        recipes=[recipe.id for recipe in parts.recipes],
-        scrubber=shared.scrubber,
-    )
+        images, missing = await check_images(parts, request, tasks, limits.component_threads)
+        if missing:
+            note(f"{len(missing)} of {counted(len(images), 'image')} must be pulled or built first")
+    described = parts.identity(request, shared.scrubber)
     info = RunInfo(
         run_id=request.run_id,
         name=request.name,
@@ -95,7 +94,7 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
             "components": parts.versions(),
         },
     )
-    plan = _plan(request, parts, tasks)
+    plan = parts.run_plan(request, tasks)
     reusable = await _find_reusable(request, shared, info, plan, note)
     if reusable is not None:
         info = attrs.evolve(info, reused_from=reusable.run_id)
@@ -105,15 +104,17 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         await client.ready(context)
     analysts = await _analysts(request, shared)
     store = await _open_store(request, shared, info, plan)
-    shop = _workshop(request, shared, parts, client, store, has_sandbox=has_sandbox)
+    rate = _rate(request, shared, parts, tasks)
+    limits = shared.limits if rate is None else attrs.evolve(shared.limits, open_rates={})
+    shop = _workshop(request, shared, parts, client, store, limits=limits, has_sandbox=has_sandbox)
     run = RequestRun(
         shop,
         info,
         tasks=tasks,
         reused=graded,
-        scheduler=shared.scheduler,
+        rate=rate,
+        shared=shared,
         analysis=None if analysts is None else Analysis(analysts, store.paths, store, shop.warn),
-        on_store_error=shared.on_store_error,
     )
     run.resources.enter_context(
         open_run_log(store.paths.log_file, runtime.file_log_level, shared.scrubber, request.name)
@@ -153,27 +154,11 @@ async def _find_reusable(
             "no earlier run with the same settings has anything to reuse; every attempt is executed"
         )
         return None
-    task_ids = {task_id for task_id, _category in plan.tasks}
-    names = {metric.name for metric in plan.metrics}
-    needed = {
-        (task_id, attempt): record
-        for (task_id, attempt), record in reusable.graded.items()
-        if task_id in task_ids and attempt <= plan.k and names <= set(record.metrics or ())
-    }
-    what = "1 graded attempt is" if len(needed) == 1 else f"{len(needed)} graded attempts are"
+    reusable = reusable.limited_to(plan)
+    number = len(reusable.graded)
+    what = "1 graded attempt is" if number == 1 else f"{number} graded attempts are"
     note(f"{what} taken over from run {reusable.run_id}")
-    return attrs.evolve(reusable, graded=needed)
-
-
-def _plan(request: Request, parts: Parts, tasks: Sequence[Task]) -> RunPlan:
-    config = request.execution
-    return RunPlan(
-        tasks=tuple((task.id, task.category) for task in tasks),
-        k=config.k,
-        attempt_strategy=config.attempt_strategy,
-        metrics=parts.benchmark.metrics,
-        min_coverage=config.min_coverage,
-    )
+    return reusable
 
 
 async def _open_store(request: Request, shared: Shared, info: RunInfo, plan: RunPlan) -> RunStore:
@@ -189,6 +174,20 @@ async def _open_store(request: Request, shared: Shared, info: RunInfo, plan: Run
         raise PreflightError(error.message, hint=hint) from error
 
 
+def _rate(
+    request: Request, shared: Shared, parts: Parts, tasks: Sequence[Task]
+) -> TokenBucket | None:
+    """The rate at which attempts may start, where starting is opening a sandbox and no other is opened later.
+
+    Such attempts wait for their turn before they have a slot; others wait within, when they get there.
+    """
+    starts_are_openings = all(
+        parts.agent_needs_sandbox(task) and parts.where(task) is not Where.FRESH for task in tasks
+    )
+    rate = shared.limits.open_rates.get(request.environment.id)
+    return rate if starts_are_openings else None
+
+
 def _workshop(
     request: Request,
     shared: Shared,
@@ -196,6 +195,7 @@ def _workshop(
     client: ModelClient | None,
     store: RunStore,
     *,
+    limits: Limits,
     has_sandbox: bool,
 ) -> Workshop:
     config = request.execution
@@ -216,7 +216,7 @@ def _workshop(
         ),
         provider=request.environment.id if has_sandbox else None,
         store=store,
-        limits=shared.limits,
+        limits=limits,
         control=shared.control,
         flow=shared.flow,
         emit=_Recorded(shared.emit, store),
@@ -239,7 +239,7 @@ async def _in_thread(shared: Shared, function: Callable[..., T], *args: Any) -> 
 
 
 @final
-@attrs.frozen
+@frozen
 class _Note:
     """Tells people something about a request that has no directory yet."""
 
@@ -251,7 +251,7 @@ class _Note:
 
 
 @final
-@attrs.frozen
+@frozen
 class _Recorded:
     """Events go to whoever watches, and to the run's `events.jsonl`."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -16,6 +16,9 @@ from agentcompass.store.identity import is_alive
 from agentcompass.store.layout import RunPaths
 from agentcompass.store.leases import LeaseBook, find_leases
 from agentcompass.store.lock import is_held
+
+AT_ONCE: Final = 16
+"""Sandboxes that are removed at a time."""
 
 _log = logging.getLogger("agentcompass.engine")
 
@@ -52,12 +55,20 @@ async def reap(results_dir: Path, threads: trio.CapacityLimiter) -> int:
         lambda: list(orphans(results_dir)), abandon_on_cancel=True, limiter=threads
     )
     removed = 0
-    for book, lease in found:
-        try:
-            await remove_lease(book, lease)
-            removed += 1
-        except Exception as error:  # noqa: BLE001  # an old sandbox must not hurt this run; `env close` shows the cause
-            _log.info("sandbox %s of a dead process stays: %s", lease.name, error)
+    places = trio.CapacityLimiter(AT_ONCE)
+
+    async def remove(book: LeaseBook, lease: Lease) -> None:
+        nonlocal removed
+        async with places:
+            try:
+                await remove_lease(book, lease)
+                removed += 1
+            except Exception as error:  # noqa: BLE001  # an old sandbox must not hurt this run; `env close` shows the cause
+                _log.info("sandbox %s of a dead process stays: %s", lease.name, error)
+
+    async with trio.open_nursery() as nursery:
+        for book, lease in found:
+            nursery.start_soon(remove, book, lease)
     if removed:
         _log.info("removed %d sandboxes that a dead process had left", removed)
     return removed

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import final
+from typing import Final, final
 
 import attrs
 import trio
 
 from agentcompass.components.base import Task
 from agentcompass.engine.analysis import CATCH_UP_SECONDS, Analysis
-from agentcompass.engine.attempt import Execution, Workshop
+from agentcompass.engine.attempt import Execution
 from agentcompass.engine.clock import timestamp
 from agentcompass.engine.durable import Journal
 from agentcompass.engine.jobs import Job, plan_jobs
+from agentcompass.engine.limits import TokenBucket
 from agentcompass.engine.outcome import outcome, outcome_without_summary, verdict
 from agentcompass.engine.retry import retry_delay, should_retry
-from agentcompass.engine.scheduler import Lane, Scheduler
+from agentcompass.engine.scheduler import Lane
+from agentcompass.engine.shared import Shared
+from agentcompass.engine.workshop import Workshop
 from agentcompass.errors import StoreError
 from agentcompass.metrics.scores import is_success
 from agentcompass.progress.events import AttemptFinished, AttemptStarted
@@ -28,6 +32,9 @@ from agentcompass.progress.logs import current_request
 from agentcompass.records import ExecutionRecord, Lease, RequestOutcome, RequestStatus
 from agentcompass.store.run import RunInfo
 from agentcompass.store.summary import result_dict, summarize, write_report
+
+AT_ONCE: Final = 200
+"""Records that are taken over before others have their turn."""
 
 _log = logging.getLogger("agentcompass.engine")
 
@@ -41,9 +48,9 @@ class RequestRun:
         info: What `run.json` says at the start.
         tasks: All of them, in order.
         reused: Graded attempts of an earlier run, which need no execution.
-        scheduler: Who gives its jobs to workers.
+        rate: At which its attempts may start; None: any.
+        shared: Has whoever gives its jobs to workers, and who is told when its records can no longer be written.
         analysis: Follows the journal; None if nothing is to be analysed.
-        on_store_error: Told when its records can no longer be written.
     """
 
     def __init__(
@@ -53,36 +60,37 @@ class RequestRun:
         *,
         tasks: Sequence[Task],
         reused: Mapping[tuple[str, int], ExecutionRecord],
-        scheduler: Scheduler[Job],
+        rate: TokenBucket | None,
+        shared: Shared,
         analysis: Analysis | None,
-        on_store_error: Callable[[StoreError], None],
     ) -> None:
         self.shop, self.info = shop, info
         self.resources = ExitStack()
         """Closed with the run: its log."""
         self.finished = trio.Event()
         """Set when every planned attempt has its last record, on disk."""
-        self._scheduler, self._analysis = scheduler, analysis
-        self._journal = Journal(shop.store, self._on_durable, on_store_error)
-        self._tasks = {task.id: task for task in tasks}
+        self._scheduler, self._analysis = shared.scheduler, analysis
+        self._journal = Journal(shop.store, self._on_durable, shared.on_store_error)
+        self._under_way: dict[tuple[str, int], Task] = {}
+        """Tasks by attempt, from its start until it is on disk."""
         self.primary = next(metric for metric in shop.parts.benchmark.metrics if metric.primary)
         config = shop.request.execution
         self._one_by_one = config.attempt_strategy == "pass"
         self._settled_keys = self._settled(reused)
-        jobs = list(
-            plan_jobs(tasks, config.k, one_by_one=self._one_by_one, skip=self._settled_keys)
+        jobs = functools.partial(
+            plan_jobs, tasks, config.k, one_by_one=self._one_by_one, skip=self._settled_keys
         )
-        self._open = len(jobs)
+        self._open = sum(1 for _ in jobs())
         self.lane: Lane[Job] = Lane(
             shop.request.name,
-            jobs,
-            size=len(jobs),
+            jobs(),
+            size=self._open,
             provider=shop.provider,
+            rate=rate,
             weight=shop.request.weight,
         )
-        for record in reused.values():
-            self._journal.append(record)
-        if not jobs:
+        self._reused = iter(reused.values())
+        if self._open == 0:
             self.finished.set()
 
     def _settled(
@@ -100,11 +108,19 @@ class RequestRun:
         """Make one execution and hand its record to the journal."""
         shop, config = self.shop, self.shop.request.execution
         current_request.set(shop.request.name)
+        self._under_way[job.task.id, job.attempt] = job.task
         shop.tell(AttemptStarted, task=job.task.id, attempt=job.attempt, execution=job.execution)
         record = await Execution(shop, job).execute()
         if should_retry(record.verdict, record.failure, job.execution, config):
             record = attrs.evolve(record, will_retry=True)
         self._journal.append(record)
+
+    async def take_over(self) -> None:
+        """Put what is reused into the journal, while others work; to be done before `finished` counts."""
+        for number, record in enumerate(self._reused, 1):
+            self._journal.append(record)
+            if number % AT_ONCE == 0:
+                await self.shop.flow.wait()
 
     async def analyse(self) -> None:
         """Look at attempts while others run, until `finish`; cancel it to stop at once."""
@@ -124,6 +140,10 @@ class RequestRun:
             ended: How the run was ended from outside; None when every attempt has its verdict.
             store_error: Why records could not be written any more, if that is so.
         """
+        for record in (
+            self._reused
+        ):  # what `take_over` had no time for: else this run would hide the earlier one
+            self._journal.append(record)
         await self._journal.settle()
         if self._analysis is not None and ended is None:
             await self._analysis.finish(CATCH_UP_SECONDS)
@@ -174,7 +194,7 @@ class RequestRun:
             self._analysis.announce()
         if record.reused_from is not None:
             return
-        follow_up = self._follow_up(record)
+        follow_up = self._follow_up(record, self._under_way.pop(record.key))
         failure = record.failure
         self.shop.tell(
             AttemptFinished,
@@ -197,9 +217,9 @@ class RequestRun:
             if self._open == 0:
                 self.finished.set()
 
-    def _follow_up(self, record: ExecutionRecord) -> tuple[Job, float] | None:
+    def _follow_up(self, record: ExecutionRecord, task: Task) -> tuple[Job, float] | None:
         """The execution that a record asks for, and its earliest time: a retry, or the next attempt with `pass`."""
-        task, config = self._tasks[record.task_id], self.shop.request.execution
+        config = self.shop.request.execution
         if record.will_retry:
             delay = retry_delay(record.execution, config, random.random)
             job = Job(task, record.attempt, record.execution + 1)

@@ -18,10 +18,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, final
 
-import attrs
 import trio
 
 from agentcompass.components.base import Environment, SandboxPlan, Session
+from agentcompass.data import frozen
 from agentcompass.engine.cleanup import CleanupBudget
 from agentcompass.engine.ledger import Ledger
 from agentcompass.engine.verdict import DIED, has_interrupt, most_telling
@@ -35,7 +35,7 @@ _log = logging.getLogger("agentcompass.engine")
 
 
 @final
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class SandboxHouse:
     """How the sandboxes of one request are made and removed."""
 

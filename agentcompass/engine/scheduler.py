@@ -1,9 +1,9 @@
 """Who runs next: lanes of work, slots, and workers that pull.
 
-Each request is a *lane*. A worker asks for its next job and gets one when a task slot *and* the place at the
-provider that the job needs are free together: nobody holds one while waiting for the other, so a busy provider
-never blocks work that does not need it. Between lanes the one with the fewest running jobs for its weight goes
-first, ties in order of declaration; within a lane the order is kept, retries that are due first.
+Each request is a *lane*. A worker asks for its next job and gets one when a task slot, the place at the provider
+that the job needs and its token of the open rate are there together: nobody holds one while waiting for another, so
+a busy or slow provider never blocks work that does not need it. Between lanes the one with the fewest running jobs
+for its weight goes first, ties in the order of joining; within a lane the order is kept, retries that are due first.
 
 Everything happens in one trio thread between checkpoints, so there are no locks and no races. Idle workers are
 woken one at a time, each waking the next while there is work: constant work per job, however many workers wait.
@@ -17,8 +17,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar, final
 
-import attrs
 import trio
+
+from agentcompass.data import frozen
+from agentcompass.engine.limits import TokenBucket
 
 J = TypeVar("J")
 
@@ -40,8 +42,11 @@ class Slots:
 
     def is_free(self, provider: str | None) -> bool:
         """Whether a job at `provider` (None: at none) could start now."""
-        places = self.providers.get(provider) if provider else None
-        return self.tasks.available_tokens >= 1 and (places is None or places.available_tokens >= 1)
+        return self.tasks.available_tokens >= 1 and provider not in self.full_providers()
+
+    def full_providers(self) -> set[str | None]:
+        """Those that have no place left."""
+        return {name for name, places in self.providers.items() if places.available_tokens < 1}
 
     def take(self, borrower: object, provider: str | None) -> None:
         """Take what a job needs; only after `is_free` said so, without a checkpoint between."""
@@ -65,6 +70,7 @@ class Lane(Generic[J]):
         jobs: In order; pulled one at a time, so that a million cost no memory.
         size: How many `jobs` has.
         provider: The environment whose places its jobs need; None if they need none.
+        rate: Each job takes a token of it when it starts, and does not start before there is one; None: any time.
         weight: Share of slots relative to other lanes, greater than 0.
     """
 
@@ -75,9 +81,10 @@ class Lane(Generic[J]):
         *,
         size: int,
         provider: str | None = None,
+        rate: TokenBucket | None = None,
         weight: float = 1.0,
     ) -> None:
-        self.name, self.provider, self.weight = name, provider, weight
+        self.name, self.provider, self.rate, self.weight = name, provider, rate, weight
         self.running = 0
         self.fresh = size
         """Jobs not yet pulled for the first time."""
@@ -93,12 +100,10 @@ class Lane(Generic[J]):
     @property
     def due_at(self) -> float:
         """When the next job may start, in trio time: -inf for now, inf for never."""
-        return -math.inf if self.fresh else self.put_back_at
-
-    @property
-    def put_back_at(self) -> float:
-        """When the next job that was put back may start, in trio time; inf if there is none."""
-        return self._later[0][0] if self._later else math.inf
+        if not self.fresh and not self._later:
+            return math.inf
+        job_at = -math.inf if self.fresh else self._later[0][0]
+        return job_at if self.rate is None else max(job_at, self.rate.ready_at)
 
     @property
     def postponed(self) -> int:
@@ -112,23 +117,23 @@ class Lane(Generic[J]):
 
     def pull(self) -> J:
         """Return the next job; only when `due_at` has come."""
-        if self.put_back_at <= trio.current_time():
+        if self.rate is not None:
+            self.rate.take_now()
+        if self._later and self._later[0][0] <= trio.current_time():
             return heapq.heappop(self._later)[2]
         self.fresh -= 1
         return next(self._jobs)
 
-    def drop_fresh(self) -> int:
-        """Give up what was never started; returns how many jobs that were."""
-        dropped, self.fresh, self._jobs = self.fresh, 0, iter(())
-        return dropped
-
 
 def pick_fair(lanes: Iterable[Lane[J]], slots: Slots, now: float) -> Lane[J] | None:
     """Return the lane whose next job starts: the fewest running for its weight among those that can start one now."""
+    if not slots.is_free(None):
+        return None
     best: Lane[J] | None = None
     best_share = math.inf
+    full = slots.full_providers()
     for lane in lanes:
-        if lane.due_at <= now and slots.is_free(lane.provider):
+        if lane.due_at <= now and lane.provider not in full:
             share = lane.running / lane.weight
             if share < best_share:
                 best, best_share = lane, share
@@ -136,7 +141,7 @@ def pick_fair(lanes: Iterable[Lane[J]], slots: Slots, now: float) -> Lane[J] | N
 
 
 @final
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Assignment(Generic[J]):
     """A job with its places, from `Scheduler.next` until `Scheduler.done`."""
 
@@ -157,7 +162,8 @@ class Scheduler(Generic[J]):
         self.lanes: list[Lane[J]] = []
         self.is_closed = False
         self._idle = trio.lowlevel.ParkingLot()
-        self._alarm = trio.Event()
+        self._bell = trio.CancelScope()
+        """Ends when something may start that had to wait for its time."""
 
     @property
     def running(self) -> int:
@@ -185,7 +191,7 @@ class Scheduler(Generic[J]):
     def put_back(self, lane: Lane[J], job: J, not_before: float) -> None:
         """Run a job of a lane again, not before a time (trio time); meanwhile it holds nothing."""
         lane.put_back(job, not_before)
-        self._alarm.set()
+        self._ring_at(not_before)
 
     async def next(self) -> Assignment[J] | None:
         """Wait for a job and its places; None when there will be none.
@@ -195,34 +201,42 @@ class Scheduler(Generic[J]):
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         while not self.is_closed:
-            lane = pick_fair(self.lanes, self.slots, trio.current_time())
+            lane = self._pick()
             if lane is not None:
                 return self._assign(lane)
             await self._idle.park()
         return None
 
     def done(self, assignment: Assignment[J]) -> None:
-        """Give the places back. Put the job back into its lane *before* this if it is to run again."""
+        """Give the places back; whoever does so looks for a next job itself, which may be any lane's."""
         assignment.lane.running -= 1
         self.slots.give_back(assignment, assignment.lane.provider)
-        self.wake()
 
     async def ring(self) -> None:
-        """Wake a worker whenever a postponed job is due; runs beside the workers until cancelled."""
+        """Wake a worker whenever a job that had to wait may start; runs beside the workers until cancelled."""
         while True:
-            now = trio.current_time()
-            coming = [lane.put_back_at for lane in self.lanes if lane.put_back_at > now]
-            with trio.move_on_at(min(coming, default=math.inf)):
-                self._alarm = trio.Event()
-                await self._alarm.wait()
-            self._idle.unpark()
+            with self._bell:
+                await trio.sleep_forever()
+            self._bell = trio.CancelScope()
+            self.wake()
+
+    def _ring_at(self, time: float) -> None:
+        self._bell.deadline = min(self._bell.deadline, time)
+
+    def _pick(self) -> Lane[J] | None:
+        """The lane whose next job can start; if only time is in the way, the bell rings when it has come."""
+        now = trio.current_time()
+        lane = pick_fair(self.lanes, self.slots, now)
+        if lane is None and self.slots.is_free(None):
+            self._ring_at(
+                min((at for each in self.lanes if (at := each.due_at) > now), default=math.inf)
+            )
+        return lane
 
     def _assign(self, lane: Lane[J]) -> Assignment[J]:
         assignment = Assignment(lane, lane.pull())
         self.slots.take(assignment, lane.provider)
         lane.running += 1
-        if lane.put_back_at < math.inf:
-            self._alarm.set()  # the next one of its heap has shown, and needs its own time
-        if self._idle and pick_fair(self.lanes, self.slots, trio.current_time()) is not None:
-            self._idle.unpark()
+        if self._idle and self._pick() is not None:
+            self.wake()
         return assignment

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import final
 
-import attrs
-
 from agentcompass.components import registry
 from agentcompass.components.base import Harness, ModelClient
+from agentcompass.data import frozen
 from agentcompass.engine.control import Control
 from agentcompass.engine.durable import Flow
 from agentcompass.engine.jobs import Job
@@ -57,7 +56,7 @@ class Clients:
 
 
 @final
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Shared:
     """Limits, writer, clients and handles of one orchestration."""
 

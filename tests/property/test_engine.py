@@ -4,12 +4,9 @@ Everything runs in virtual time (`support.virtual`), and what must come of it is
 failing case is printed as plain data: `check(Case(...))` repeats it, step by step.
 """
 
-import contextlib
 import itertools
 import json
-import tempfile
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import attrs
 import pytest
@@ -20,6 +17,7 @@ from agentcompass.components.base import Where
 from agentcompass.store.reader import final_records, read_run
 from support import oracle
 from support.chaos import Act, Case, Moment, RequestCase, Script, leases, run_case
+from support.virtual import results
 
 SPARE_SECONDS = 5.0
 """What users are promised beyond the grace."""
@@ -147,16 +145,6 @@ def test_the_same_case_gives_the_same_history(case):
 
 
 # --- promises
-
-
-MEMORY = Path("/dev/shm")
-
-
-@contextlib.contextmanager
-def results():
-    parent = MEMORY if MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="engine-", dir=parent) as directory:
-        yield Path(directory)
 
 
 def check(case):

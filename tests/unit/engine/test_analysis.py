@@ -63,7 +63,7 @@ async def test_every_attempt_is_looked_at_and_the_findings_are_summed_up(tmp_pat
 
     ran = await run(tmp_path, request(3, "Length", run=answer))
     assert sorted(findings(ran, "length")) == [
-        (task, {"analyzer": "length", "label": "characters", "detail": "1 steps, True", "value": n})
+        (task, {"analyzer": "length", "label": "characters", "detail": "1 steps, False", "value": n})
         for task, n in (("t0", 5), ("t1", 0), ("t2", 5))
     ]
     assert summary(ran)["analyzed"] == 3

@@ -10,7 +10,7 @@ import attrs
 import pytest
 import trio
 
-from agentcompass.components.base import AgentOutcome, Evaluation
+from agentcompass.components.base import AgentOutcome, Evaluation, Task
 from agentcompass.errors import EvaluationTimeoutError
 from support.scripted import (
     ScriptedBenchmark,
@@ -178,9 +178,9 @@ async def test_tasks_that_never_end_are_not_drawn_for_ever(tmp_path):
 
     def endless():
         nonlocal drawn
-        for drawn in itertools.count():  # noqa: B007
+        for drawn in itertools.count():
             time.sleep(0.001)
-            yield tasks(1)[0]
+            yield Task(id=f"t{drawn}")
 
     ran = await run(tmp_path, scripted_request({"load": endless}), timeout_seconds=0.3)
     assert ran.outcome().status == "timed_out"

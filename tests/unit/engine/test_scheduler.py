@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from agentcompass.engine.limits import TokenBucket
 from agentcompass.engine.scheduler import Lane, Scheduler, Slots
 
 
@@ -90,6 +91,31 @@ async def test_weights_share_the_slots(autojump_clock):
     trace = await simulate([a, b], Slots(8, {}), lambda *_: 1)
     assert trace.most["a"] == 6
     assert ends(trace, "a", 1) == ends(trace, "b", 1) == 50
+
+
+async def test_what_waits_for_its_turn_to_open_holds_no_slot(autojump_clock):
+    a = Lane("a", range(10), size=10, rate=TokenBucket(0.1))
+    b = Lane("b", range(390), size=390)
+    trace = await simulate([a, b], Slots(4, {}), lambda *_: 1)
+    assert [at for at, lane, _ in trace.starts if lane == "a"] == list(range(0, 100, 10))
+    assert ends(trace, "b", 1) == 100
+
+
+async def test_a_turn_to_open_that_another_took_is_waited_for_again(autojump_clock):
+    rate = TokenBucket(0.1)
+    lane = Lane("a", range(3), size=3, rate=rate)
+
+    async def take_beside():
+        for _ in range(2):
+            await trio.sleep(5)
+            await rate.take()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take_beside)
+        trace = await simulate([lane], Slots(1, {}), lambda *_: 1)
+    took = sorted({0, 10, 20, 30, 40} - {at for at, _, _ in trace.starts})
+    assert len(trace.starts) == 3
+    assert len(took) == 2
 
 
 async def test_a_job_that_waits_for_its_retry_holds_no_slot(autojump_clock):
