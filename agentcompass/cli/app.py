@@ -5,9 +5,10 @@ Commands are named by import path and loaded when they are called.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from cyclopts import App
@@ -23,10 +24,18 @@ _RUN_NOTES: Final = (
     " else to standard error. Write --reuse=RUN_ID, or put --reuse last: it would take a following argument for the id."
 )
 
+_EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
+    "run": {"help_epilogue": _RUN_NOTES},
+    "status": {"usage": "agentcompass status [OPTIONS] [DIR]"},
+    "summary": {"usage": "agentcompass summary [OPTIONS] RUN_DIR..."},
+}
+"""What cyclopts cannot know of a command."""
+
 COMMANDS: Final = (
     ("run", "run:command", "Evaluate a model, in a harness, on a benchmark."),
     ("launch", "launch:command", "Run the evaluations of an orchestration file."),
-    ("summary", "summary:command", "Show the scores of a run directory."),
+    ("status", "status:command", "Show what a run or a launch in another process is doing now."),
+    ("summary", "summary:command", "Show the scores of a run, or compare several."),
     ("list", "list:command", "List benchmarks, harnesses, environments, recipes or analyzers."),
     ("config", "config:app", "Show settings, where they come from and what they mean."),
     ("env", "env:app", "List or remove the sandboxes that earlier runs left."),
@@ -34,9 +43,17 @@ COMMANDS: Final = (
 )
 """Name, object below `agentcompass.cli`, and line in the help of each command."""
 
+_WITH_OPTIONS: Final = ("run", "launch")
+"""Those that are a `parameters.OptionCommand`."""
 
-def build() -> App:
-    """Return the command line; nothing of a command is imported."""
+
+def build(line: Sequence[str] = ()) -> App:
+    """Return the command line.
+
+    Args:
+        line: The arguments that are to be read, if they are known: saves time where a command has many options.
+            Otherwise nothing of a command is imported.
+    """
     app = App(
         name="agentcompass",
         help="Evaluate AI agents: any model, in any harness, on any benchmark, in any sandbox.\n\n"
@@ -48,9 +65,12 @@ def build() -> App:
         print_error=False,
         suppress_keyboard_interrupt=False,
     )
-    for position, (name, place, line) in enumerate(COMMANDS):
-        notes = {"help_epilogue": _RUN_NOTES} if name == "run" else {}
-        app.command(f"agentcompass.cli.{place}", name=name, help=line, sort_key=position, **notes)
+    for position, (name, place, text) in enumerate(COMMANDS):
+        extras = _EXTRAS.get(name, {})
+        command: Any = f"agentcompass.cli.{place}"
+        if name in _WITH_OPTIONS and line and line[0] == name:
+            command = importlib.import_module(f"agentcompass.cli.{name}").command.on(line[1:])
+        app.command(command, name=name, help=text, sort_key=position, **extras)
     return app
 
 
@@ -61,19 +81,16 @@ def run(arguments: Sequence[str]) -> int:
         arguments: Without the program's name.
 
     Returns:
-        The exit code, one of those that docs/cli.md lists.
+        The exit code, one of those that docs/errors.md lists.
     """
     context = errors.Context.of(arguments)
     descriptors.raise_limit()
     try:
-        command, bound, unparsed = build().parse_args(list(arguments))
+        command, bound, unparsed = build(arguments).parse_args(list(arguments))
         if "console" in bound.arguments:
             return _print_page(command, bound)
         known = {"context": context} if "context" in unparsed else {}
         result = command(*bound.args, **bound.kwargs, **known)
-    except BrokenPipeError:
-        Emitter().forget_stdout()
-        return 1
     except Exception as error:  # noqa: BLE001  # the last line of defence: a person gets a sentence, not a traceback
         return errors.report(error, context, sys.stderr)
     return result if isinstance(result, int) else 0

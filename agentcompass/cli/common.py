@@ -1,7 +1,9 @@
-"""What several commands take: the form of their output, and what the whole command line knows."""
+"""What several commands take: the form of their output, a directory, and what the whole command line knows."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 from cyclopts import Parameter
@@ -26,3 +28,28 @@ FormatFlag: TypeAlias = Annotated[
 
 Given: TypeAlias = Annotated[Context, Parameter(parse=False)]
 """Handed to each command by `app.run`; not on the command line."""
+
+
+def existing_directory(given: Path | None) -> Path:
+    """Return the absolute path of a directory that was named or, if none was, the results root of the settings.
+
+    Raises:
+        ConfigurationError: There is no such directory, or a configuration file is wrong.
+    """
+    from agentcompass.errors import ConfigurationError  # noqa: PLC0415  # not needed for --help
+    from agentcompass.plan.resolve import configured_runtime  # noqa: PLC0415  # as above
+    from agentcompass.plan.surroundings import working_directory  # noqa: PLC0415  # as above
+
+    if given is None:
+        return configured_runtime(cwd=working_directory(), environ=os.environ).results_dir
+    path = given if given.is_absolute() else working_directory() / given
+    if not _is_directory(path):
+        raise ConfigurationError(f"there is no directory {str(given)!r}")
+    return path
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # no path at all: too long
+        return False

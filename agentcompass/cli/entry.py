@@ -63,8 +63,9 @@ def _whole(arguments: list[str]) -> int:
     import gc  # noqa: PLC0415  # not needed for the quick answers
     import signal  # noqa: PLC0415  # as above
 
-    # Imports make many objects and hardly any garbage: looking for it at Python's default pace costs a tenth of the start.
-    gc.set_threshold(20_000, 20, 20)
+    # Imports make tens of thousands of objects and hardly any garbage: looking for it would cost a tenth of the start.
+    # The engine, once it runs, has a pace of its own.
+    gc.set_threshold(100_000, 20, 20)
 
     # Until the engine takes signals over there is nothing to clean up, and after it nothing is left to do: a plain
     # exit, which no second Ctrl-C in the middle of an import or of the interpreter's end can turn into a traceback.

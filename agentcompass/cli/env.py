@@ -10,9 +10,10 @@ import attrs
 from cyclopts import App, Parameter
 
 from agentcompass.cli import errors
-from agentcompass.cli.common import FormatFlag, Given
+from agentcompass.cli.common import FormatFlag, Given, existing_directory
 from agentcompass.cli.errors import Context
 from agentcompass.cli.output import Emitter, table
+from agentcompass.data import frozen
 
 if TYPE_CHECKING:
     from agentcompass.records import Lease
@@ -33,7 +34,7 @@ Directory: TypeAlias = Annotated[
 ]
 
 
-@attrs.frozen
+@frozen
 class Found:
     """A lease, and whether somebody looks after its sandbox."""
 
@@ -102,36 +103,16 @@ def close(
 
 
 def _found(directory: Path | None, context: Context) -> list[Found]:
-    from agentcompass.errors import ConfigurationError  # noqa: PLC0415  # not needed for --help
-    from agentcompass.store.identity import is_alive  # noqa: PLC0415  # as above
+    from agentcompass.store.identity import is_alive  # noqa: PLC0415  # not needed for --help
     from agentcompass.store.leases import LeaseBook, find_leases  # noqa: PLC0415  # as above
-
-    if directory is not None and not _is_directory(directory):
-        raise ConfigurationError(f"there is no directory {str(directory)!r}")
 
     def corrupt(path: Path, reason: str) -> None:
         errors.tell(f"warning: lease {path} cannot be read: {reason}", context, sys.stderr)
 
     return [
         Found(LeaseBook(path.parent), lease, is_alive(lease.owner))
-        for path, lease in find_leases(directory or _results_dir(), corrupt)
+        for path, lease in find_leases(existing_directory(directory), corrupt)
     ]
-
-
-def _is_directory(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # no path at all: too long
-        return False
-
-
-def _results_dir() -> Path:
-    import os  # noqa: PLC0415  # not needed for --help
-
-    from agentcompass.plan.resolve import configured_runtime  # noqa: PLC0415  # as above
-    from agentcompass.plan.surroundings import working_directory  # noqa: PLC0415  # as above
-
-    return configured_runtime(cwd=working_directory(), environ=os.environ).results_dir
 
 
 async def _close(chosen: list[Found]) -> list[tuple[str, str]]:

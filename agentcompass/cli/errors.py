@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TextIO
 
-import attrs
 from cyclopts import CycloptsError
 
+from agentcompass.data import frozen
 from agentcompass.errors import AgentCompassError, describe
 from agentcompass.progress.text import encodable, printable
 from agentcompass.records import JSON, RequestOutcome
@@ -31,7 +31,7 @@ _LONGEST: Final = 500
 _SECRET_FLAG: Final = "--model-api-key"
 
 
-@attrs.frozen
+@frozen
 class Context:
     """What reporting must know before anything has been parsed."""
 
@@ -61,16 +61,18 @@ class Context:
         return value
 
 
-def report(error: BaseException, context: Context, stream: TextIO) -> int:
+def report(error: BaseException, context: Context, stream: TextIO, *, about: str = "") -> int:
     """Tell a person about an error and return the exit code.
 
     Args:
         error: Whatever ended the command.
         context: Of this command line.
         stream: Where to; standard error.
+        about: What it concerns, if there are several things: a request's name.
     """
     code, message, hint = _described(error)
-    lines = [_cut(line) for line in f"error: {message}".splitlines()]
+    who = f"{printable(about)}: " if about else ""
+    lines = [_cut(line) for line in f"error: {who}{message}".splitlines()]
     if hint:
         lines += [_cut(line) for line in hint.splitlines()]
     if context.is_debug:
@@ -86,13 +88,12 @@ def tell(text: str, context: Context, stream: TextIO) -> None:
         stream.flush()
 
 
-def tell_outcome(outcome: RequestOutcome, context: Context, stream: TextIO) -> None:
-    """Tell why a request did not complete."""
-    if outcome.exception is not None:
-        report(outcome.exception, context, stream)
-    else:
-        name = printable(outcome.name)
-        tell(f"error: {name}: {outcome.error or outcome.status}", context, stream)
+def tell_outcome(
+    outcome: RequestOutcome, context: Context, stream: TextIO, *, is_alone: bool
+) -> None:
+    """Tell why a request did not complete; by its name, unless it is alone."""
+    error = outcome.exception or AgentCompassError(outcome.error or f"it was {outcome.status}")
+    report(error, context, stream, about="" if is_alone else outcome.name)
 
 
 def _described(error: BaseException) -> tuple[int, str, str | None]:

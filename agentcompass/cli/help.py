@@ -1,7 +1,7 @@
-"""Renders help pages for `help.txt` and for the documentation.
+"""Renders what the code says about itself: help pages for `help.txt`, and the generated parts of the documentation.
 
 `python -m agentcompass.cli.help --write [FILE...]` rewrites `help.txt`, and in Markdown files every block between
-`<!-- help: run -->` and `<!-- end -->`.
+`<!-- KIND: WORDS -->` and `<!-- end -->`: `help: run` is the help of a command, the others are tables of `cli.reference`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from rich.console import Console
 
 from agentcompass.cli.app import build
 from agentcompass.cli.entry import HELP_FILE
+from agentcompass.cli.reference import render
 
 COLUMNS: Final = 80
 
-_BLOCK: Final = re.compile(r"(<!-- help: ([a-z ]*?) *-->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCK: Final = re.compile(
+    r"(<!-- (?P<kind>[a-z-]+): (?P<words>[^\n]*?) *-->\n).*?(<!-- end -->)", re.DOTALL
+)
 
 
 def page(*command: str) -> str:
@@ -32,10 +35,16 @@ def page(*command: str) -> str:
 
 
 def with_pages(markdown: str) -> str:
-    """Return a Markdown text with its help blocks renewed."""
+    """Return a Markdown text with its generated blocks renewed.
+
+    Raises:
+        KeyError: A block asks for what there is not, or for a field that is not described.
+    """
 
     def renewed(block: re.Match[str]) -> str:
-        return f"{block[1]}```text\n{page(*block[2].split())}```\n{block[3]}"
+        kind, words = block["kind"], block["words"]
+        text = f"```text\n{page(*words.split())}```\n" if kind == "help" else render(kind, words)
+        return f"{block[1]}{text}{block[4]}"
 
     return _BLOCK.sub(renewed, markdown)
 

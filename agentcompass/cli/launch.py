@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,7 +12,7 @@ from cyclopts import Parameter
 from agentcompass.cli import errors
 from agentcompass.cli.errors import Context
 from agentcompass.cli.output import Emitter, Format
-from agentcompass.cli.parameters import command_for, flag
+from agentcompass.cli.parameters import OptionCommand, flag
 from agentcompass.cli.run import DRY_RUN, FORMAT
 from agentcompass.options import LaunchOptions
 
@@ -53,27 +52,29 @@ def launch(  # the command's own flags
     from agentcompass import api  # noqa: PLC0415  # not needed for --help
     from agentcompass.plan.resolve import LaunchFlags, resolve_launch  # noqa: PLC0415  # as above
 
+    if dry_run:
+        sys.dont_write_bytecode = True  # plug-ins are imported, and nothing is to be written
     flags = LaunchFlags(run_id=run_id, reuse=reuse or None)
     orchestration = resolve_launch(orchestration_path, options, flags=flags, **api.surroundings())
     context.scrubber.register(*orchestration.secrets)
     if dry_run:
         from agentcompass.cli.dry_run import show  # noqa: PLC0415  # as above
 
-        return show(orchestration, context)
-    from agentcompass.cli import render  # noqa: PLC0415  # as above
+        return show(orchestration, context, format)
+    from agentcompass.cli import comparison, render  # noqa: PLC0415  # as above
 
     result = api.run_orchestration(orchestration, handle_signals=True)
     emitter = Emitter()
     if format == "json":
         emitter.json(context.scrubbed(render.orchestration_json(result)))
     else:
-        emitter.text(context.clean(render.orchestration_text(result)))
+        emitter.text(context.clean(comparison.orchestration_text(result, emitter.columns)))
     for outcome in result.requests.values():
         if outcome.status != "completed":
-            errors.tell_outcome(outcome, context, sys.stderr)
+            errors.tell_outcome(outcome, context, sys.stderr, is_alone=False)
     return api.exit_code(result)
 
 
-command: Final[Callable[..., int]] = command_for(
+command: Final = OptionCommand(
     LaunchOptions, launch, positional=(_PATH,), extra=(_RUN_ID, _REUSE, DRY_RUN, FORMAT)
 )

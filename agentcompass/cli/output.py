@@ -7,12 +7,15 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from agentcompass.errors import StoreError
-from agentcompass.progress.text import encodable, printable
+from agentcompass.progress.text import cells, encodable, printable
 
 Format: TypeAlias = Literal["text", "json"]
+
+COLUMNS: Final = 80
+"""That a table may take where nobody says how wide the screen is."""
 
 
 @final
@@ -39,6 +42,14 @@ class Emitter:
                 return
             raise StoreError(f"standard output cannot be written: {error.strerror}") from error
 
+    @property
+    def columns(self) -> int:
+        """How wide a table may be: what the terminal has, but not less than 80; 80 where there is no terminal."""
+        try:
+            return max(COLUMNS, os.get_terminal_size(sys.stdout.fileno()).columns)
+        except (AttributeError, OSError, ValueError):  # no stream, no file, no terminal, closed
+            return COLUMNS
+
     def json(self, value: Any) -> None:
         """Write one JSON value, indented and in ASCII."""
         self.text(json.dumps(value, indent=2, allow_nan=False))
@@ -54,9 +65,20 @@ def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
     What a cell holds cannot eat its padding or its neighbour: it is cleaned before it is put beside them.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return aligned(rows, column_widths(rows), indent)
+
+
+def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return how wide each column of printable cells is, in columns of the terminal."""
+    return [max(map(cells, column)) for column in zip(*rows, strict=True)]
+
+
+def aligned(rows: Sequence[Sequence[str]], widths: Sequence[int], indent: str = "") -> str:
+    """Return rows of printable cells as lines, each cell filled up to the width of its column."""
     return "\n".join(
         indent
-        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        + "  ".join(
+            cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
         for row in rows
     )

@@ -1,17 +1,18 @@
 """The options of a command, made from the one list of options.
 
-`command_for` gives a function whose signature cyclopts reads: names, types, help and converters all come from
+An `OptionCommand` has a signature that cyclopts reads: names, types, help and converters all come from
 `agentcompass.options`. Here stands only how each form is written on a command line.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, cast, final
 
 from cyclopts import Group, Parameter
 
@@ -19,8 +20,6 @@ from agentcompass.cli import values
 from agentcompass.cli.common import Given
 from agentcompass.options import NamedOption, RuntimeOptions, options_of
 from agentcompass.spec.docs import field_docs
-
-T = TypeVar("T", bound=RuntimeOptions)
 
 _GROUPS: Final[Mapping[str, Group]] = {
     name: Group(title, sort_key=position)
@@ -37,18 +36,16 @@ _GROUPS: Final[Mapping[str, Group]] = {
 }
 _GROUP_OF_SECTION: Final = {"harness": "benchmark", "environment": "benchmark"}
 
+_WORDS: Final = {"URL": "URL", "KEY": "KEY", "PROTOCOL": "PROTOCOL", "NAME": "NAME", "ONLY": "NAME"}
+"""What help calls the value of an option, by the last part of its name, unless it is an id."""
+
 CONTEXT: Final = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=Given)
 """The parameter by which a command gets what the whole command line knows."""
 
 
-def command_for(
-    cls: type[T],
-    body: Callable[..., int],
-    *,
-    positional: Sequence[inspect.Parameter] = (),
-    extra: Sequence[inspect.Parameter] = (),
-) -> Callable[..., int]:
-    """Return a command that collects options and hands them on.
+@final
+class OptionCommand:
+    """A command that collects options and hands them on: a function, whose signature cyclopts reads.
 
     Args:
         cls: The options.
@@ -56,26 +53,62 @@ def command_for(
             exit code.
         positional: Arguments of the command that are no options of `cls`.
         extra: Flags of the command that are no options of `cls`.
+        line: The arguments that are to be read, if they are known; see `on`.
     """
-    stdin = values.Stdin()
-    docs = field_docs(cast("type", cls))
-    own = [_parameter(option, docs, stdin) for option in _shown(cls)]
-    more = (*positional, *extra, CONTEXT)
-    signature = inspect.Signature(sorted((*own, *more), key=lambda parameter: parameter.kind))
-    names = {parameter.name for parameter in more}
 
-    def command(*arguments: Any, **named: Any) -> int:
-        given = signature.bind(*arguments, **named).arguments
-        others = {parameter.name: parameter.default for parameter in extra}
+    def __init__(
+        self,
+        cls: type[RuntimeOptions],
+        body: Callable[..., int],
+        *,
+        positional: Sequence[inspect.Parameter] = (),
+        extra: Sequence[inspect.Parameter] = (),
+        line: Sequence[str] | None = None,
+    ) -> None:
+        self._cls, self._body, self._line = cls, body, line
+        self._positional, self._extra = positional, extra
+        self.__doc__ = body.__doc__
+
+    def on(self, line: Sequence[str]) -> OptionCommand:
+        """Return the command with those options only that a line names.
+
+        To cyclopts an option costs a third of a millisecond, given or not. If the line has anything else that looks
+        like an option, all are there, for the help or the message that it will end in.
+        """
+        own = {"positional": self._positional, "extra": self._extra}
+        return OptionCommand(self._cls, self._body, **own, line=line)
+
+    def __call__(self, *arguments: Any, **named: Any) -> int:
+        """Call the body with what cyclopts has read."""
+        given = self.__signature__.bind(*arguments, **named).arguments
+        names = {parameter.name for parameter in (*self._positional, *self._extra, CONTEXT)}
+        others = {parameter.name: parameter.default for parameter in self._extra}
         others |= {name: given.pop(name) for name in tuple(given) if name in names}
-        return body(cls(**_with_reuse(given)), **others)
+        return self._body(self._cls(**_with_reuse(given)), **others)
 
-    command.__signature__ = signature  # type: ignore[attr-defined]  # what cyclopts reads
-    command.__annotations__ = {
-        parameter.name: parameter.annotation for parameter in signature.parameters.values()
-    }
-    command.__doc__ = body.__doc__
-    return command
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        stdin = values.Stdin()
+        shown = _shown(self._cls)
+        named = self._named(shown)
+        docs = field_docs(cast("type", self._cls)) if named is None else {}
+        own = [_parameter(option, docs, stdin) for option in (shown if named is None else named)]
+        more = (*self._positional, *self._extra, CONTEXT)
+        return inspect.Signature(sorted((*own, *more), key=lambda parameter: parameter.kind))
+
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]  # as those of a function
+        return {name: p.annotation for name, p in self.__signature__.parameters.items()}
+
+    def _named(self, shown: Sequence[NamedOption]) -> list[NamedOption] | None:
+        """The options that are to be declared; None for all."""
+        if self._line is None:
+            return None
+        words = {word.partition("=")[0] for word in self._line if word.startswith("-")} - {"-"}
+        extra = {f"--{parameter.name.replace('_', '-')}" for parameter in self._extra}
+        if not words <= extra.union(*map(_names, shown)):
+            return None
+        return [option for option in shown if option.form == "positional" or words & _names(option)]
 
 
 def flag(name: str, annotation: Any, default: Any, *, text: str, **more: Any) -> inspect.Parameter:
@@ -109,17 +142,26 @@ def _shown(cls: type[RuntimeOptions]) -> list[NamedOption]:
     return shown
 
 
+def _names(option: NamedOption) -> set[str]:
+    """What a command line may call it."""
+    name = str(option.flag)
+    return {name, f"--no-{name.removeprefix('--')}"} if option.form == "switch" else {name}
+
+
 def _parameter(
     option: NamedOption, docs: Mapping[str, str], stdin: values.Stdin
 ) -> inspect.Parameter:
     annotation, details = _annotation(option, stdin)
-    help_text = docs.get(option.name, "")
-    common = Parameter(
-        name=option.flag, help=help_text, show_default=False, show_choices=False, **details
-    )
     is_positional = option.form == "positional"
     if not is_positional:
-        common = Parameter.combine(common, Parameter(group=_group(option)))
+        details["group"] = _group(option)
+    common = Parameter(
+        name=option.flag,
+        help=docs.get(option.name, ""),
+        show_default=False,
+        show_choices=False,
+        **details,
+    )
     return inspect.Parameter(
         option.name,
         inspect.Parameter.POSITIONAL_ONLY if is_positional else inspect.Parameter.KEYWORD_ONLY,
@@ -211,7 +253,7 @@ def _metavar(option: NamedOption) -> str:
     if members & {int, float}:
         return "N"
     last = str(option.flag).rpartition("-")[2].upper()
-    return last if last in ("URL", "KEY", "PROTOCOL", "NAME") else "ID"
+    return _WORDS.get(last, "ID")
 
 
 def _with_reuse(values: Mapping[str, Any]) -> dict[str, Any]:

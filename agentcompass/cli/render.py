@@ -50,13 +50,6 @@ def outcome_json(outcome: RequestOutcome) -> JSON:
     }
 
 
-def orchestration_text(result: OrchestrationResult) -> str:
-    """Return a line for each request."""
-    rows = [("request", "status", "score", "coverage", "attempts", "results")]
-    rows += [_outcome_row(outcome) for outcome in result.requests.values()]
-    return f"{text.printable(result.name)}: {result.status.replace('_', ' ')}\n{table(rows)}"
-
-
 def orchestration_json(result: OrchestrationResult) -> JSON:
     """Return an orchestration's result as one JSON object."""
     return {
@@ -70,23 +63,15 @@ def orchestration_json(result: OrchestrationResult) -> JSON:
             name: {
                 "status": outcome.status,
                 "error": outcome.error,
+                "error_kind": None
+                if outcome.exception is None
+                else type(outcome.exception).__name__,
                 "result": outcome.result,
                 "paths": dict(outcome.paths),
             }
             for name, outcome in result.requests.items()
         },
     }
-
-
-def _outcome_row(outcome: RequestOutcome) -> tuple[str, str, str, str, str, str]:
-    score = coverage = attempts = "-"
-    if outcome.result is not None:
-        summary = outcome.result["summary"]
-        score = text.score(summary["score"], summary["ci95"])
-        coverage = f"{summary['coverage']:.1%}"
-        attempts = f"{summary['counts']['graded']}/{summary['counts']['planned']}"
-    status = outcome.status.replace("_", " ")
-    return (outcome.name, status, score, coverage, attempts, outcome.paths.get("run_dir", "-"))
 
 
 def _section(title: str, rows: Rows) -> list[str]:
@@ -177,10 +162,9 @@ def _cost(summary: Mapping[str, JSON]) -> Rows:
     if usage["calls"]:
         unknown = f", {usage['unmetered_calls']} without usage" if usage["unmetered_calls"] else ""
         split = f"{usage['input_tokens']:,} in, {usage['output_tokens']:,} out"
-        tokens = (
-            f"{usage['total_tokens']:,} ({split}) in {counted(usage['calls'], 'call')}{unknown}"
-        )
-        yield ("tokens", tokens)
+        is_known = usage["unmetered_calls"] < usage["calls"]
+        total = f"{usage['total_tokens']:,} ({split})" if is_known else "unknown"
+        yield ("tokens", f"{total} in {counted(usage['calls'], 'call')}{unknown}")
         yield ("cost", text.money(usage["cost_usd"]).removeprefix("cost "))
     elapsed = summary["elapsed_seconds"]
     if elapsed is not None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Final
 
 from agentcompass.cli import errors
 from agentcompass.cli.common import FORMAT_METAVAR, FORMAT_TEXT
 from agentcompass.cli.errors import Context
 from agentcompass.cli.output import Emitter, Format
-from agentcompass.cli.parameters import command_for, flag
+from agentcompass.cli.parameters import OptionCommand, flag
 from agentcompass.options import RunOptions
 
 DRY_RUN: Final = flag(
     "dry-run",
     bool,
     False,
-    text="Resolve and check everything, print it as YAML, and run and write nothing.",
+    text="Resolve and check everything, print it as YAML with what it needs, and run and write nothing.",
 )
 FORMAT: Final = flag("format", Format, "text", text=FORMAT_TEXT, metavar=FORMAT_METAVAR)
 
@@ -27,12 +26,14 @@ def run(options: RunOptions, *, dry_run: bool, format: Format, context: Context)
     from agentcompass import api  # noqa: PLC0415  # not needed for --help
     from agentcompass.plan.resolve import resolve_run  # noqa: PLC0415  # as above
 
+    if dry_run:
+        sys.dont_write_bytecode = True  # plug-ins are imported, and nothing is to be written
     orchestration = resolve_run(options, as_flags=True, **api.surroundings())
     context.scrubber.register(*orchestration.secrets)
     if dry_run:
         from agentcompass.cli.dry_run import show  # noqa: PLC0415  # as above
 
-        return show(orchestration, context)
+        return show(orchestration, context, format)
     from agentcompass.cli import render  # noqa: PLC0415  # as above
     from agentcompass.components import registry  # noqa: PLC0415  # as above
 
@@ -50,8 +51,8 @@ def run(options: RunOptions, *, dry_run: bool, format: Format, context: Context)
         ):
             emitter.text(render.model_hint(request.benchmark.id))
     if outcome.status != "completed":
-        errors.tell_outcome(outcome, context, sys.stderr)
+        errors.tell_outcome(outcome, context, sys.stderr, is_alone=True)
     return api.exit_code(result)
 
 
-command: Final[Callable[..., int]] = command_for(RunOptions, run, extra=(DRY_RUN, FORMAT))
+command: Final = OptionCommand(RunOptions, run, extra=(DRY_RUN, FORMAT))

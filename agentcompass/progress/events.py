@@ -11,10 +11,11 @@ from typing import ClassVar, TypeAlias
 
 import attrs
 
+from agentcompass.data import frozen
 from agentcompass.records import JSON, Phase, RequestStatus, Usage, Verdict
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Event:
     """What all events have. `at` is seconds since the epoch; `request` the request's name, empty for the whole."""
 
@@ -38,7 +39,7 @@ class Event:
         return data
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunPrepared(Event):
     """A request's tasks are loaded and its run directory is made. Counts are attempts."""
 
@@ -53,7 +54,7 @@ class RunPrepared(Event):
     """Mean of the primary metric over the reused attempts; None where there are none or it is not known."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AttemptStarted(Event):
     """An attempt got its places and begins."""
 
@@ -63,7 +64,7 @@ class AttemptStarted(Event):
     execution: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PhaseStarted(Event):
     """An attempt enters a phase; `detail` says what it waits for, when it waits (`open rate`, ...)."""
 
@@ -74,7 +75,7 @@ class PhaseStarted(Event):
     detail: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelRetried(Event):
     """A model call failed and is tried again after a wait."""
 
@@ -86,7 +87,7 @@ class ModelRetried(Event):
     wait_seconds: float
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AttemptFinished(Event):
     """An execution is over *and durable*."""
 
@@ -106,7 +107,7 @@ class AttemptFinished(Event):
     wall_seconds: float
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RequestFinished(Event):
     """A request is over and summed up."""
 
@@ -119,7 +120,7 @@ class RequestFinished(Event):
     run_dir: str | None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LimitsChanged(Event):
     """What is in use and what binds: told at most once a second."""
 
@@ -127,9 +128,11 @@ class LimitsChanged(Event):
     running: int
     waiting: Mapping[str, int]
     """Attempts that wait, by what they wait for: `task_concurrency`, `provider:docker`, `retry`, ..."""
+    sandboxes: int = 0
+    """Sandboxes that may exist now, without those that were kept for people."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CleanupStarted(Event):
     """The run is being cancelled: no new task starts, sandboxes are removed within the grace."""
 
@@ -139,7 +142,7 @@ class CleanupStarted(Event):
     grace_seconds: float
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SandboxesLeft(Event):
     """Cleanup is over and these could not be confirmed gone; they stay in the ledger."""
 
@@ -148,7 +151,7 @@ class SandboxesLeft(Event):
     hint: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SandboxKept(Event):
     """`keep_environment`: a sandbox stays; `hint` is how to enter it."""
 
@@ -159,7 +162,7 @@ class SandboxKept(Event):
     hint: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Notice(Event):
     """Something a person should know once. `level` is info, warning or error."""
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TextIO, final
 
-import attrs
-
+from agentcompass.data import frozen
 from agentcompass.errors import counted
 from agentcompass.progress.narrator import Level
 from agentcompass.progress.package_logger import TAP
@@ -45,7 +44,7 @@ class ShowsLogs(Protocol):
         """Show one message."""
 
 
-@attrs.frozen
+@frozen
 class _Message:
     """A log record made final where it was logged: its arguments may change later."""
 
@@ -212,12 +211,13 @@ class _FileWriter:
             if lost:
                 self._file.write(f"... missing here: {counted(lost, 'message')}\n")
             self._file.write(self._line(message))
-            if self._queue.empty():
-                self._file.flush()
-        except (
-            OSError
-        ):  # a full disk: the journal, not the log, decides what that means for the run
+        except OSError:  # a full disk: the journal, not the log, decides what it means for the run
             self._n_lost += lost + 1
+        if self._queue.empty():
+            with contextlib.suppress(
+                OSError
+            ):  # what is in the buffer stays there, and is tried again
+                self._file.flush()
 
     def _line(self, message: _Message) -> str:
         time = datetime.fromtimestamp(message.at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]

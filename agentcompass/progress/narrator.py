@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import singledispatchmethod
 from typing import Final, Literal, TypeAlias, final
 
-import attrs
-
+from agentcompass.data import frozen
 from agentcompass.errors import counted
 from agentcompass.progress import events, text
 from agentcompass.progress.state import ActiveAttempt, RequestState
@@ -20,15 +19,19 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 
 _STATUS_EVERY_SECONDS: Final = 60.0
 _STEP_EVERY_SECONDS: Final = 2.0
+_COUNTDOWN_EVERY_SECONDS: Final = 5.0
+_COUNTDOWN_LINES: Final = 12
+"""Of one cleanup, at most about so many."""
 _STEPS: Final = 10
 """A line each time another one of so many parts of a request is done."""
 _STORM: Final = 20
 """Model retries within a minute that are worth a line."""
 _MESSAGE_LIMIT: Final = 300
 _MAX_NAMES: Final = 20
+_MAX_SLOWEST: Final = 3
 
 
-@attrs.frozen
+@frozen
 class Line:
     """One line for people, clean."""
 
@@ -68,14 +71,18 @@ class Narrator:
         return [Line(self._clean(line.text), line.level) for line in self._lines(event)]
 
     def tick(self, now: float) -> list[Line]:
-        """Return what is due because time has passed, at most a line a minute."""
+        """Return what is due because time has passed: a line a minute, and the countdown of cleanup."""
         if self._last_status is None:
             self._last_status = now
-        due = now - self._last_status >= _STATUS_EVERY_SECONDS
-        if self._brief or not due or self._tracker.cleanup is not None:
+        cleanup = self._tracker.cleanup
+        every = _STATUS_EVERY_SECONDS if cleanup is None else _countdown_every(cleanup)
+        if self._brief or now - self._last_status < every:
+            return []
+        said = self._whole_status(now) if cleanup is None else self._countdown(now)
+        if not said:
             return []
         self._last_status = now
-        return [Line(self._clean(self._whole_status(now)))]
+        return [Line(self._clean(said))]
 
     # --- lines by event
 
@@ -157,8 +164,12 @@ class Narrator:
 
     @_lines.register
     def _(self, event: events.CleanupStarted) -> Iterator[Line]:
+        self._last_status = event.at
+        active = len(self._tracker.active)
+        cancelled = f"cancelling {counted(active, 'attempt')}, " if active else ""
         yield Line(
-            f"ending the run ({event.reason}): removing {counted(event.sandboxes, 'sandbox', 'sandboxes')},"
+            f"ending the run ({event.reason}): {cancelled}removing"
+            f" {counted(event.sandboxes, 'sandbox', 'sandboxes')},"
             f" for at most {event.grace_seconds:g} s; Ctrl-C again ends this now",
             "warning",
         )
@@ -229,6 +240,22 @@ class Narrator:
             )
         return self._between.join(filter(None, [head, *tail]))
 
+    def _countdown(self, now: float) -> str:
+        """What cleanup is still busy with; empty when it is over, or its time is."""
+        tracker, left = self._tracker, self._tracker.grace_left(now)
+        if not left or not (tracker.active or tracker.sandboxes):
+            return ""
+        slowest = sorted(tracker.active.values(), key=lambda attempt: attempt.phase_started_at)
+        named = [
+            f"{_named(attempt.task)} in {attempt.phase or 'start'} for"
+            f" {text.duration(now - attempt.phase_started_at)}"
+            for attempt in slowest[:_MAX_SLOWEST]
+        ]
+        more = len(slowest) - len(named)
+        named += [f"{more} more"] if more else []
+        what = f"cleaning up: {to_be_removed(tracker)}, {text.duration(left)} left"
+        return self._between.join(filter(None, [what, ", ".join(named)]))
+
     def _speed(self, now: float) -> Iterator[str]:
         tracker = self._tracker
         rate, eta = tracker.rate(now), tracker.eta_seconds(now)
@@ -246,6 +273,13 @@ class Narrator:
         return f"longest: {attempt.task} in {attempt.phase or 'start'} for {age}"
 
 
+def to_be_removed(tracker: Tracker) -> str:
+    """Return how many sandboxes may still be there, of how many when cleanup began: `2 of 5 sandboxes`."""
+    then, now = tracker.cleanup.sandboxes if tracker.cleanup else 0, tracker.sandboxes
+    all_ = counted(max(then, now), "sandbox", "sandboxes")
+    return f"{now} of {all_}" if now < then else all_
+
+
 def verdicts(state: RequestState) -> str:
     """Return a request's verdicts as `118 graded, 2 infra`; empty while there are none."""
     counts: dict[str, int] = {"reused": state.reused}
@@ -261,14 +295,17 @@ def spent(tracker: Tracker) -> str:
     usage = tracker.usage
     if not usage.calls:
         return ""
-    unknown = "+" if usage.unmetered_calls else ""
-    noun = "token" if usage.total_tokens == 1 and not unknown else "tokens"
-    return f"{text.amount(usage.total_tokens)}{unknown} {noun}, {text.money(usage.cost_usd)}"
+    shown = text.tokens(usage)
+    return f"{shown} {'token' if shown == '1' else 'tokens'}, {text.money(usage.cost_usd)}"
 
 
 def oldest(attempts: Iterable[ActiveAttempt]) -> ActiveAttempt | None:
     """Return the attempt that has been in its phase for longest; None of none."""
     return min(attempts, key=lambda attempt: attempt.phase_started_at, default=None)
+
+
+def _countdown_every(cleanup: events.CleanupStarted) -> float:
+    return max(_COUNTDOWN_EVERY_SECONDS, cleanup.grace_seconds / _COUNTDOWN_LINES)
 
 
 def _named(name: str) -> str:

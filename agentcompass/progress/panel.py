@@ -16,6 +16,7 @@ from rich.text import Text
 
 from agentcompass.errors import counted
 from agentcompass.progress import narrator, text
+from agentcompass.progress.events import CleanupStarted
 from agentcompass.progress.state import ActiveAttempt, RequestState
 from agentcompass.progress.tracker import Tracker
 
@@ -88,7 +89,7 @@ class Panel:
         elapsed = text.duration(now - tracker.started_at) if tracker.started_at else "0s"
         yield Text.assemble((self._clean(self._title), "bold"), f"  {elapsed}")
         if tracker.cleanup is not None:
-            yield self._cleanup(tracker, now)
+            yield self._cleanup(tracker.cleanup, tracker, now)
         requests = list(tracker.requests.values())
         if len(requests) > 1:
             yield self._bar("all requests", tracker.done, tracker.planned, width)
@@ -100,19 +101,16 @@ class Panel:
             yield Text(f"  and {counted(len(requests) - room, 'more request')}", "dim")
         yield self._speed(tracker, now)
         waiting = tracker.waiting()
-        if waiting:
+        if waiting and tracker.cleanup is None:
             yield Text(
                 "waiting for " + ", ".join(f"{self._clean(k)} {n}" for k, n in waiting.items()),
                 "yellow",
             )
 
-    def _cleanup(self, tracker: Tracker, now: float) -> Text:
-        notice = tracker.cleanup
-        assert notice is not None  # the caller looked
-        rest = max(0.0, notice.at + notice.grace_seconds - now)
+    def _cleanup(self, notice: CleanupStarted, tracker: Tracker, now: float) -> Text:
         return Text(
-            f"cleaning up ({self._clean(notice.reason)}): {counted(notice.sandboxes, 'sandbox', 'sandboxes')},"
-            f" {rest:.0f} s left; Ctrl-C again ends this now",
+            f"cleaning up ({self._clean(notice.reason)}): {narrator.to_be_removed(tracker)},"
+            f" {tracker.grace_left(now) or 0:.0f} s left; Ctrl-C again ends this now",
             "bold yellow",
         )
 
@@ -148,7 +146,7 @@ class Panel:
         )
 
     def _speed(self, tracker: Tracker, now: float) -> Text:
-        eta = tracker.eta_seconds(now)
+        eta = tracker.eta_seconds(now) if tracker.cleanup is None else None
         parts = [
             text.pace(tracker.rate(now)),
             f"{text.duration(eta)} left" if eta else "",

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Protocol, final
 
-import attrs
-
+from agentcompass.data import frozen
 from agentcompass.progress.narrator import Level
 from agentcompass.progress.terminal import Output
 from agentcompass.progress.tracker import Tracker
 
 
-@attrs.frozen
+@frozen
 class Entry:
     """One line to be shown: clean, without its line end. `at` is seconds since the epoch."""
 

@@ -48,10 +48,7 @@ class Output:
         """Whether the stream is a terminal that moves its cursor when told to."""
         if self._fd is None or os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
             return False
-        try:
-            return os.isatty(self._fd)
-        except OSError:
-            return False
+        return os.isatty(self._fd)
 
     def size(self) -> tuple[int, int]:
         """Return the terminal's columns and rows now; 80 by 24 where there is no telling."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import attrs
+
+from agentcompass.data import frozen
+from agentcompass.records import Usage
 
 _ESCAPES: Final = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
@@ -51,6 +56,38 @@ def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def cells(text: str) -> int:
+    """Return how many columns of a terminal a printable text takes: East Asian characters take two, accents none."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_cells_of, text))
+
+
+def _cells_of(character: str) -> int:
+    if unicodedata.category(character) in {"Mn", "Me", "Cf"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
+
+
+def narrowed(text: str, limit: int) -> str:
+    """Return `text`, or its beginning and its end with `...` between, in at most `limit` columns (3 or more)."""
+    if cells(text) <= limit:
+        return text
+    end = _taken(text[::-1], (limit - 3) // 2)[::-1]
+    return f"{_taken(text, limit - 3 - cells(end))}...{end}"
+
+
+def cut(text: str, limit: int) -> str:
+    """Return `text`, or its beginning with `...` where it takes more than `limit` columns."""
+    return text if cells(text) <= limit else f"{_taken(text, limit - 3)}..."
+
+
+def _taken(text: str, limit: int) -> str:
+    """As much of the beginning of a text as fits into so many columns."""
+    widths = itertools.accumulate(map(_cells_of, text))
+    return text[: sum(width <= limit for width in widths)]
+
+
 def cleaner(scrub: Callable[[str], str], limit: int = 1000, *, multiline: bool = False) -> Clean:
     """Return a function that makes a text printable and free of secrets, of at most `limit` characters.
 
@@ -63,7 +100,7 @@ def cleaner(scrub: Callable[[str], str], limit: int = 1000, *, multiline: bool =
     return clean
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Glyphs:
     """The few characters beyond ASCII that the display uses."""
 
@@ -120,6 +157,13 @@ def amount(number: int) -> str:
     return str(number)
 
 
+def tokens(usage: Usage) -> str:
+    """Return the tokens of calls as a short number; `+` if some calls did not tell, `unknown` if none did."""
+    if usage.calls and usage.unmetered_calls == usage.calls:
+        return "unknown"
+    return amount(usage.total_tokens) + ("+" if usage.unmetered_calls else "")
+
+
 def money(dollars: float | None) -> str:
     """Return US dollars with the digits that matter; None, an unknown price, says so."""
     if dollars is None:
@@ -127,12 +171,18 @@ def money(dollars: float | None) -> str:
     return f"${dollars:.2f}" if dollars >= 0.1 or dollars == 0 else f"${dollars:.4f}"
 
 
-def score(value: float | None, interval: tuple[float, float] | None) -> str:
+def score(value: float | None, interval: Sequence[float] | None) -> str:
     """Return a score with its interval: `0.625 [0.470, 0.758]`; None is `n/a`."""
     if value is None:
         return "n/a"
-    shown = f"{value:.3f}"
-    return shown if interval is None else f"{shown} [{interval[0]:.3f}, {interval[1]:.3f}]"
+    shown = _figure(value)
+    return (
+        shown if interval is None else f"{shown} [{_figure(interval[0])}, {_figure(interval[1])}]"
+    )
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.6g}"
 
 
 def pace(per_second: float | None) -> str:

@@ -33,7 +33,7 @@ class Tracker:
         active: Attempts that run now.
         model_retries: Model calls tried again, so far.
         cleanup: The notice with which cleanup began; None while the run goes on.
-        cancelled_at: When that was.
+        sandboxes: Those that may exist, as last heard.
         left: Names of sandboxes that could not be confirmed gone.
         kept: The first few sandboxes that were left on purpose; `n_kept` counts all.
     """
@@ -44,12 +44,14 @@ class Tracker:
         self.model_retries = 0
         self.started_at: float | None = None
         self.cleanup: events.CleanupStarted | None = None
+        self.sandboxes = 0
         self.left: tuple[str, ...] = ()
         self.kept: list[events.SandboxKept] = []
         self.n_kept = 0
         self._waiting: dict[str, Mapping[str, int]] = {}
         self._finishes: deque[float] = deque(maxlen=_RATE_WINDOW)
-        self._first_start: float | None = None
+        self._began_at: float | None = None
+        """When there was something to do first: attempts are counted per second from then on."""
         self._retries: deque[tuple[float, str]] = deque(maxlen=_RETRY_WINDOW)
 
     def apply(self, event: events.Event) -> None:
@@ -97,12 +99,18 @@ class Tracker:
             sums[attempt.phase] = sums.get(attempt.phase, 0) + 1
         return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
+    def grace_left(self, now: float) -> float | None:
+        """Seconds that cleanup may still take, 0 when they are over; None while the run goes on."""
+        if self.cleanup is None:
+            return None
+        return max(0.0, self.cleanup.at + self.cleanup.grace_seconds - now)
+
     # --- speed
 
     def rate(self, now: float) -> float | None:
         """Attempts finished per second over the last few hundred; None while nothing is finished."""
         n = len(self._finishes)
-        begin = self._first_start
+        begin = self._began_at
         if n == _RATE_WINDOW:
             n, begin = n - 1, self._finishes[0]
         if not n or begin is None or now <= begin:
@@ -136,13 +144,15 @@ class Tracker:
         state = self.request(event.request)
         state.run_id, state.run_dir = event.run_id, event.run_dir
         state.planned, state.reused, state.metric = event.planned, event.reused, event.metric
+        if self._began_at is None:
+            self._began_at = event.at
         if event.reused_score is not None:
             state.running_score.add_mean(event.reused_score, event.reused)
 
     @_take.register
     def _(self, event: events.AttemptStarted) -> None:
-        if self._first_start is None:
-            self._first_start = event.at
+        if self._began_at is None:
+            self._began_at = event.at
         self.active[event.request, event.task, event.attempt] = ActiveAttempt(
             request=event.request,
             task=event.task,
@@ -192,11 +202,12 @@ class Tracker:
     @_take.register
     def _(self, event: events.LimitsChanged) -> None:
         self._waiting[event.request] = event.waiting
+        self.sandboxes = event.sandboxes
 
     @_take.register
     def _(self, event: events.CleanupStarted) -> None:
         if self.cleanup is None:
-            self.cleanup = event
+            self.cleanup, self.sandboxes = event, event.sandboxes
 
     @_take.register
     def _(self, event: events.SandboxesLeft) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,24 +16,9 @@ from agentcompass.components import registry
 from agentcompass.records import Lease, ProcessIdentity
 from agentcompass.store.identity import this_process
 from agentcompass.store.leases import LeaseBook
-from support.commandline import Program
 from support.screen import Screen
 
 PARAMS = '{"path": "tasks.jsonl"}'
-
-
-@pytest.fixture
-def program(tmp_path):
-    lines = [json.dumps({"id": f"t{n}", "prompt": "?", "answer": str(n)}) for n in range(4)]
-    (tmp_path / "tasks.jsonl").write_text("\n".join(lines))
-    return Program(tmp_path)
-
-
-@pytest.fixture
-def silent_endpoint():
-    """An endpoint that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
 
 
 def oracle(*more):
@@ -166,53 +150,6 @@ main()
         assert screen.cursor_is_shown
     finally:
         screen.close()
-
-
-# --- dry run and launch
-
-
-def test_a_dry_run_prints_what_would_run_and_writes_nothing(program):
-    before = set(program.folder.rglob("*"))
-    done = program(
-        *oracle("--dry-run", "--model-api-key", "${KEY}", "--k", "2"), KEY="sk-verysecret"
-    )
-    assert done.returncode == 0
-    assert "api_key: ${KEY}" in done.stdout
-    assert "k: 2" in done.stdout
-    assert "sk-verysecret" not in done.stdout + done.stderr
-    assert set(program.folder.rglob("*")) == before
-
-
-def test_what_a_dry_run_prints_can_be_launched(program):
-    (program.folder / "all.yaml").write_text(program(*oracle("--dry-run")).stdout)
-    done = program("launch", "all.yaml", "--run-id", "r1", "--progress", "none")
-    assert (done.returncode, done.stderr) == (0, "")
-    row = done.stdout.splitlines()[2].split()
-    assert row[:2] == ["m_jsonl_oracle", "completed"]
-    assert (program.folder / "results" / "m_jsonl_oracle" / "r1" / "attempts.jsonl").exists()
-
-
-def test_a_dry_run_tells_what_is_missing(program):
-    (program.folder / "file").write_text("")
-    done = program(*oracle("--dry-run", "--results-dir", "file/results"))
-    assert done.returncode == 3
-    assert done.stdout.startswith("version: 1")
-    assert "is not a directory" in done.stderr
-
-
-def test_a_launch_with_one_bad_request_is_a_partial_failure(program):
-    (program.folder / "all.yaml").write_text("""
-defaults: {benchmark: {id: jsonl, path: tasks.jsonl}, model: {id: m}}
-requests:
-  - {name: good, harness: {id: oracle}}
-  - {name: bad, harness: {id: oracle}, benchmark: {path: no-such.jsonl}}
-""")
-    done = program("launch", "all.yaml", "--format", "json", "--progress", "none")
-    result = json.loads(done.stdout)
-    assert done.returncode == 1
-    assert result["status"] == "partial_failure"
-    assert result["requests"]["good"]["result"]["summary"]["score"] == 1.0
-    assert "no-such.jsonl" in done.stderr
 
 
 # --- the other commands
@@ -382,3 +319,118 @@ def test_a_sandbox_that_cannot_be_removed_is_told_and_the_others_are_removed(pro
     assert done.returncode == 1
     assert "foreign could not be removed: unknown environment" in done.stderr
     assert [one.name for one in leases.list()] == ["foreign", "used"]
+
+
+# --- pages
+
+
+def test_the_help_of_a_command_is_printed_like_every_result(program):
+    done = program("summary", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: agentcompass summary [OPTIONS] RUN_DIR...")
+
+
+def test_a_page_of_help_for_documents_is_printed_alone(program):
+    done = subprocess.run(
+        [sys.executable, "-m", "agentcompass.cli.help", "status"],
+        env=program.environment(),
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.stdout.startswith("Usage: agentcompass status [OPTIONS] [DIR]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("list", "recipes"), "no recipes are installed"),
+        (("list", "harnesses"), "nop "),
+        (("config", "show"), "execution.k "),
+    ],
+    ids=["nothing", "components", "settings"],
+)
+def test_lists_are_lines(program, arguments, line):
+    done = program(*arguments)
+    assert done.returncode == 0
+    assert any(one.startswith(line) for one in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("config", "docs"), {"key", "type", "doc", "default"}),
+        (("config", "explain", "execution.k"), {"key", "value", "origin", "overrode"}),
+    ],
+    ids=["docs", "explain"],
+)
+def test_settings_are_told_as_json_too(program, arguments, names):
+    value = json.loads(program(*arguments, "--format", "json").stdout)
+    assert names <= set(value[0] if isinstance(value, list) else value)
+
+
+def test_a_parameter_of_a_component_is_explained_although_no_file_has_it(program):
+    done = program("config", "explain", "benchmarks.jsonl.limit")
+    assert done.returncode == 0
+    assert "meaning" in done.stdout
+
+
+def test_a_completion_that_cannot_be_installed_says_what_to_do(program):
+    done = program("completion", "bash", "--install", HOME="/dev/null/nobody")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the completion cannot be installed: Not a directory" in done.stderr
+    assert "`agentcompass completion bash` prints the script" in done.stderr
+
+
+def test_a_path_longer_than_any_is_a_directory_that_is_not_there(program):
+    done = program("env", "list", "x" * 5000)
+    assert done.returncode == 2
+    assert "there is no directory" in done.stderr
+
+
+# --- comparing
+
+
+@pytest.fixture
+def runs(program):
+    for run_id in ("r1", "r2"):
+        assert program(*oracle("--run-id", run_id, "--progress", "none")).returncode == 0
+    return tuple(f"results/m_jsonl_oracle/{run_id}" for run_id in ("r1", "r2"))
+
+
+def test_several_runs_are_compared_in_one_table(program, runs):
+    done = program("summary", *runs)
+    assert (done.returncode, done.stderr) == (0, "")
+    head, *rows = done.stdout.splitlines()
+    assert head.split() == ["run", "status", "score", "coverage", "tokens", "cost", "time"]
+    assert "".join(rows).count("1.000 [0.510, 1.000]  100.0%") == 2
+    assert all(f"m_jsonl_oracle {run_id}" in done.stdout for run_id in ("r1", "r2"))
+
+
+def test_several_runs_in_json_are_an_array_of_what_each_alone_would_be(program, runs):
+    both = json.loads(program("summary", *runs, "--format", "json").stdout)
+    each = [json.loads(program("summary", run, "--format", "json").stdout) for run in runs]
+    assert both == each
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_one_run_that_cannot_be_read_does_not_hide_the_others(program, runs, form):
+    done = program("summary", "no-such-run", *runs, "--format", form)
+    assert done.returncode == 1
+    assert "no-such-run is not a run directory" in done.stderr
+    assert done.stdout.count("r2") >= 1
+
+
+def test_a_run_is_looked_at_again_before_it_is_shown(program, runs):
+    done = program("summary", *runs, "--analyze")
+    assert done.returncode == 0
+    assert "1.000" in done.stdout
+
+
+def test_no_run_directory_is_a_mistake_that_is_told_in_plain_words(program):
+    done = program("summary")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: RUN_DIR requires an argument\n`agentcompass summary --help` shows what can be given.\n"
+    )

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from agentcompass.cli.errors import Context, report, tell
+from agentcompass.cli.errors import Context, report, tell, tell_outcome
 from agentcompass.errors import (
     ConfigurationError,
     EvaluationFailedError,
@@ -12,6 +12,7 @@ from agentcompass.errors import (
     PreflightError,
     StoreError,
 )
+from agentcompass.records import RequestOutcome
 
 
 def reported(error, *arguments):
@@ -109,3 +110,32 @@ def test_the_result_for_programs_has_no_secret():
         "[secret]": ["x [secret]", 1, None],
         "ok": [{"a": "[secret]"}],
     }
+
+
+def told(outcome, *, is_alone):
+    stream = io.StringIO()
+    tell_outcome(outcome, Context.of([]), stream, is_alone=is_alone)
+    return stream.getvalue()
+
+
+def test_the_errors_of_several_requests_are_told_apart_by_their_names():
+    broken = PreflightError("no Docker", hint="Start it.")
+    outcome = RequestOutcome(name="o\x07ne", status="failed", exception=broken)
+    assert told(outcome, is_alone=False) == "error: one: no Docker\nStart it.\n"
+    assert told(outcome, is_alone=True) == "error: no Docker\nStart it.\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [({"error": "the run was ended"}, "the run was ended"), ({}, "it was cancelled")],
+    ids=["with a text", "without"],
+)
+def test_a_request_without_an_exception_is_told_by_what_is_known(fields, words):
+    outcome = RequestOutcome(name="one", status="cancelled", **fields)
+    assert told(outcome, is_alone=True) == f"error: {words}\n"
+
+
+def test_secrets_in_results_are_taken_out_at_any_depth():
+    context = Context.of(["--model-api-key", "sk-verysecret"])
+    value = {"a sk-verysecret": ["sk-verysecret", 7, None, {"b": ("xsk-verysecretx",)}]}
+    assert context.scrubbed(value) == {"a [secret]": ["[secret]", 7, None, {"b": ["x[secret]x"]}]}

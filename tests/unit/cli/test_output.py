@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -66,5 +68,64 @@ def test_a_closed_standard_output_is_no_error(tmp_path, arguments):
     shell = ["sh", "-c", 'exec "$@" >&-', "sh", *program.arguments(*arguments)]
     done = subprocess.run(
         shell, env=program.environment(), capture_output=True, check=False, text=True, timeout=30
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_standard_output_there_is_nothing_to_write_to(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    Emitter().text("words")
+    assert Emitter().columns == 80
+
+
+@pytest.mark.parametrize(("columns", "used"), [(132, 132), (40, 80)], ids=["wide", "narrow"])
+def test_a_table_may_be_as_wide_as_the_terminal_and_80_at_least(monkeypatch, columns, used):
+    leader, follower = os.openpty()
+    termios.tcsetwinsize(follower, (24, columns))
+    with open(follower, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert Emitter().columns == used
+        monkeypatch.undo()
+    os.close(leader)
+
+
+def test_characters_of_any_width_are_aligned():
+    rows = [("\u6771\u4eac", "1"), ("e\u0301tude", "2"), ("abcdef", "3")]
+    assert table(rows).splitlines() == ["\u6771\u4eac    1", "e\u0301tude   2", "abcdef  3"]
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",)])
+def test_quick_answers_to_a_full_disk_say_so(tmp_path, arguments):
+    with (
+        open("/dev/full", "w") as full,
+        Program(tmp_path).start(*arguments, stdout=full) as child,
+    ):
+        assert "No space left on device" in child.stderr.read()
+        assert child.wait(30) == 1
+
+
+def test_quick_answers_to_nobody_are_no_error(tmp_path):
+    program = Program(tmp_path)
+    shell = ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *program.arguments("--help")]
+    done = subprocess.run(shell, env=program.environment(), check=False, timeout=30)
+    assert done.returncode == 0
+
+
+def test_a_stream_that_was_closed_already_is_no_error(tmp_path):
+    code = """
+import sys
+sys.argv = ["agentcompass", "--version"]
+sys.stdout.close()
+from agentcompass.cli.entry import main
+main()
+"""
+    program = Program(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=program.environment(),
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=30,
     )
     assert (done.returncode, done.stderr) == (0, "")

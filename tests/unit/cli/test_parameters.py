@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import io
 import re
 import sys
@@ -8,11 +9,18 @@ import pytest
 from cyclopts import App, CycloptsError
 
 from agentcompass.cli.errors import Context
-from agentcompass.cli.parameters import command_for, flag
+from agentcompass.cli.parameters import OptionCommand, flag
 from agentcompass.options import LaunchOptions, RunOptions, options_of
 from agentcompass.secrets import Scrubber
 
 BENCH = ("bench", "harness", "model")
+READING = {"declares": "all"}
+
+
+@pytest.fixture(autouse=True, params=["all", "named"])
+def _declared(request, monkeypatch):
+    """Every test holds whether cyclopts is told of all options or of those only that the line names."""
+    monkeypatch.setitem(READING, "declares", request.param)
 
 
 def parse(*arguments, cls=RunOptions, extra=()):
@@ -24,7 +32,8 @@ def parse(*arguments, cls=RunOptions, extra=()):
         return 0
 
     app = App(exit_on_error=False, print_error=False, result_action="return_value")
-    app.command(command_for(cls, body, extra=extra), name="run")
+    command = OptionCommand(cls, body, extra=extra)
+    app.command(command.on(arguments) if READING["declares"] == "named" else command, name="run")
     command, bound, _ = app.parse_args(["run", *arguments], print_error=False, exit_on_error=False)
     command(*bound.args, **bound.kwargs, context=Context(False, Scrubber()))
     return got["options"] if not extra else (got["options"], got["others"])
@@ -249,6 +258,15 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
     assert "is not UTF-8 text" in refused(*BENCH, "--benchmark-params", f"@{path}")
 
 
+def test_a_number_that_nothing_needs_is_refused():
+    assert "is too large a number" in refused("a", "b", "c", "--k", "9" * 19)
+
+
+def test_without_standard_input_nothing_can_come_from_it(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "there is no standard input" in refused("a", "b", "c", "--model-params", "-")
+
+
 def test_an_array_of_strings_is_read_as_json():
     assert parse(*BENCH, "--retry-pattern-list", '["a", "b"]').retry_pattern_list == ["a", "b"]
 
@@ -287,3 +305,22 @@ def test_flags_of_the_command_reach_it_with_their_defaults():
 def test_a_launch_has_the_shared_options_only():
     assert parse("--task-concurrency", "4", cls=LaunchOptions) == LaunchOptions(task_concurrency=4)
     assert "--k" in refused("--k", "4", cls=LaunchOptions)
+
+
+@pytest.mark.parametrize(
+    ("line", "declared"),
+    [
+        (BENCH, set()),
+        ((*BENCH, "--k=3", "--no-keep-environment", "--model-params", "-"), {"k", "keep_environment", "model_params"}),
+        ((*BENCH, "--reuse", "--analyze-everything"), None),
+        ((*BENCH, "--help"), None),
+    ],
+    ids=["none", "those named", "an unknown one", "help"],
+)  # fmt: skip
+def test_cyclopts_is_told_of_the_options_that_a_line_names_or_of_all(line, declared):
+    command = OptionCommand(RunOptions, lambda _options: 0)
+    everything = set(inspect.signature(command).parameters)
+    always = {"benchmark", "harness", "model", "context"}
+    told = set(inspect.signature(command.on(line)).parameters)
+    assert told == (everything if declared is None else always | declared)
+    assert len(everything) > 30

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from agentcompass.cli import render
+from agentcompass.errors import PreflightError
 from agentcompass.records import OrchestrationResult, RequestOutcome
 
 SCORE = {
@@ -139,7 +140,8 @@ def test_a_request_without_result_gives_the_same_keys():
     assert value["summary"] == {"status": "failed", "error": "no Docker"}
 
 
-def test_an_orchestration_is_a_line_for_each_request():
+def test_an_orchestration_in_json_has_every_request_with_its_result_or_its_error():
+    broken = PreflightError("no Docker", hint="Start it.")
     result = OrchestrationResult(
         id="o1",
         name="nightly",
@@ -150,18 +152,58 @@ def test_an_orchestration_is_a_line_for_each_request():
             "one": RequestOutcome(
                 name="one", status="completed", result=RESULT, paths={"run_dir": "results/one/r1"}
             ),
-            "two": RequestOutcome(name="two", status="timed_out"),
+            "two": RequestOutcome(name="two", status="failed", error=str(broken), exception=broken),
+            "three": RequestOutcome(name="three", status="timed_out"),
         },
     )
-    assert render.orchestration_text(result).splitlines() == [
-        "nightly: partial failure",
-        "request  status     score                 coverage  attempts  results",
-        "one      completed  0.500 [0.237, 0.763]  80.0%     8/10      results/one/r1",
-        "two      timed out  -                     -         -         -",
-    ]
-    assert json.loads(json.dumps(render.orchestration_json(result)))["requests"]["two"] == {
-        "status": "timed_out",
-        "error": None,
+    requests = json.loads(json.dumps(render.orchestration_json(result)))["requests"]
+    assert list(requests) == ["one", "two", "three"]
+    assert requests["one"]["result"] == RESULT
+    assert requests["two"] == {
+        "status": "failed",
+        "error": "no Docker\nStart it.",
+        "error_kind": "PreflightError",
         "result": None,
         "paths": {},
     }
+    assert (requests["three"]["status"], requests["three"]["error_kind"]) == ("timed_out", None)
+
+
+def test_tokens_that_no_call_told_are_unknown_and_not_zero():
+    result = copy.deepcopy(RESULT)
+    result["summary"]["usage"].update(calls=2, unmetered_calls=2, total_tokens=0)
+    assert "tokens   unknown in 2 calls, 2 without usage" in render.result_text(result)
+
+
+def test_many_categories_are_cut_and_counted():
+    result = copy.deepcopy(RESULT)
+    board = result["metrics"]["categories"]["easy"]
+    result["metrics"]["categories"] = {f"category-{n}": board for n in range(50)}
+    text = render.result_text(result)
+    assert text.count("category-") == 30
+    assert "20 more" in text
+
+
+def test_what_was_noticed_is_told_most_frequent_first_cut_and_counted():
+    rows = [
+        {"analyzer": "repetition", "label": f"label-{n}", "count": n, "detail": "again\nand again",
+         "examples": [{"task_id": "t1"}] if n % 2 else []}
+        for n in range(15)
+    ]  # fmt: skip
+    lines = render.result_text(changed(analysis={"rows": rows})).splitlines()
+    noticed = lines[lines.index("noticed:") + 1 :][:11]
+    assert noticed[0].split() == ["14", "repetition", "label-14", "again", "and", "again"]
+    assert "e.g. t1: again and again" in noticed[1]
+    assert "4 more, in the summary" in noticed[10]
+
+
+def test_an_open_scale_has_no_bounds_to_tell():
+    result = copy.deepcopy(RESULT)
+    result["metrics"]["scores"]["correct"]["bounds"] = [0.5, None]
+    assert "0.625 over graded attempts only\n" in render.result_text(result)
+
+
+def test_a_run_without_calls_and_times_has_no_cost_and_no_time():
+    usage = {**RESULT["summary"]["usage"], "calls": 0}
+    text = render.result_text(changed(usage=usage, elapsed_seconds=None))
+    assert not any(line.startswith(("tokens", "cost", "time")) for line in text.splitlines())

@@ -220,7 +220,7 @@ def test_plain_lines_are_complete_and_stamped():
     assert lines_of(prepared(planned=1), finished("a", at=START + 60), request_finished()) == [
         "2027-01-15T08:00:00Z demo: 1 attempt planned",
         "2027-01-15T08:00:00Z demo: results in results/demo/r1",
-        "2027-01-15T08:00:00Z demo: 100%, 1/1 done | accuracy 1.000 [0.207, 1.000] | 1 graded",
+        "2027-01-15T08:00:00Z demo: 100%, 1/1 done | accuracy 1.000 [0.207, 1.000] | 1 graded | 1/min",
         "2027-01-15T08:00:00Z demo: completed | accuracy 0.500 [0.200, 0.800] | coverage 100.0%",
     ]
 
@@ -285,6 +285,16 @@ def test_a_fault_in_the_display_does_not_reach_the_run():
 
     with open_display("plain", stream=io.StringIO(), scrubber=Scrubber()) as display:
         display.handle(object.__new__(Broken))
+
+
+def test_a_stream_that_fails_as_no_stream_should_ends_the_display_and_not_the_run():
+    class Odd(io.StringIO):
+        def write(self, _text):
+            raise RuntimeError("no such pen")
+
+    with open_display("plain", stream=Odd(), scrubber=Scrubber()) as display:
+        display.handle(prepared())
+        display.log("and so on")
 
 
 def test_many_threads_may_tell_at_once():

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import subprocess
+import sys
+import threading
+import time
 from contextvars import copy_context
 
 import pytest
 
 from agentcompass.progress import logs
+from agentcompass.progress.package_logger import TAP
 from agentcompass.secrets import Scrubber
+from support.scripts import ENVIRONMENT
 
 LOG = logging.getLogger("agentcompass.engine.attempt")
 PACKAGE = logging.getLogger("agentcompass")
@@ -212,3 +219,84 @@ def test_closing_twice_is_fine(tmp_path):
     sink = logs.open_log_file(tmp_path / "log", "DEBUG", scrubber())
     sink.close()
     sink.close()
+
+
+def test_a_disk_that_does_not_keep_up_loses_messages_and_says_how_many(tmp_path):
+    fifo = tmp_path / "log"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)  # so that opening it to write does not wait
+    sink = logs.open_log_file(fifo, "DEBUG", scrubber())
+    for n in range(20_000):
+        LOG.info("message %d %s", n, "x" * 100)
+    got = []
+    drain = threading.Thread(target=_read_to_the_word, args=(reader, got, b"the last one"))
+    drain.start()
+    while not b"".join(got):
+        time.sleep(0.01)
+    LOG.info("the last one")
+    sink.close()
+    drain.join(60)
+    os.close(reader)
+    lines = b"".join(got).decode().splitlines()
+    (lost,) = (int(line.split()[3].replace(",", "")) for line in lines if line.startswith("... "))
+    assert lost > 0
+    assert len(lines) - 1 + lost == 20_001
+
+
+def _read_to_the_word(descriptor, got, word):
+    while word not in b"".join(got[-2:]):
+        try:
+            got.append(os.read(descriptor, 1 << 20))
+        except BlockingIOError:
+            time.sleep(0.005)
+
+
+def test_a_full_disk_that_has_room_again_gets_what_was_said_meanwhile(tmp_path):
+    path = tmp_path / "log"
+    code = f"""
+import logging, resource, signal, time
+from pathlib import Path
+from agentcompass.progress import logs
+from agentcompass.secrets import Scrubber
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.RLIM_INFINITY))
+log = logging.getLogger("agentcompass.engine")
+with logs.open_log_file(Path({str(path)!r}), "DEBUG", Scrubber()):
+    log.info("does not fit")
+    time.sleep(0.3)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    log.info("there is room")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=ENVIRONMENT)
+    said = [line.rpartition("engine ")[2] for line in path.read_text().splitlines()]
+    assert said == ["does not fit", "there is room"]
+
+
+def test_handlers_of_the_package_come_and_go_in_any_order(tmp_path):
+    first = logs.open_log_file(tmp_path / "first", "WARNING", scrubber())
+    second = logs.open_log_file(tmp_path / "second", "DEBUG", scrubber())
+    LOG.debug("for the second")
+    second.close()
+    LOG.debug("for nobody")
+    LOG.warning("for the first")
+    first.close()
+    assert "for the second" in (tmp_path / "second").read_text()
+    assert (tmp_path / "first").read_text().count("\n") == 1
+    assert PACKAGE.handlers == []
+
+
+def test_an_application_that_keeps_the_package_to_itself_keeps_it(tmp_path, root):
+    PACKAGE.propagate = False
+    try:
+        with logs.open_log_file(tmp_path / "log", "INFO", scrubber()):
+            LOG.warning("between us")
+        assert PACKAGE.propagate is False
+    finally:
+        PACKAGE.propagate = True
+    assert root == []
+    assert "between us" in (tmp_path / "log").read_text()
+
+
+def test_what_nobody_added_can_be_taken_away():
+    TAP.remove(logging.NullHandler())
+    assert PACKAGE.handlers == []

@@ -190,3 +190,77 @@ def test_kept_sandboxes_come_with_the_way_in_until_there_are_too_many():
     lines = [line for n in range(100) for line in story.tell(kept(n))]
     assert lines[0] == "kept sandbox box-0 (task t0): docker exec -it box-0 sh"
     assert lines[20:] == ["100 sandboxes are kept; `agentcompass env list` shows all"]
+
+
+def test_retries_are_told_beside_the_verdicts():
+    story = Story()
+    story.tell(prepared(planned=100), failed("a", will_retry=True), failed("b", will_retry=True))
+    (line,) = story.tell(*(finished(f"t{n}", at=START + 9) for n in range(10)))[-1:]
+    assert "10 graded, 2 retries" in line
+
+
+# --- the countdown of cleanup
+
+
+def ending(sandboxes=2, grace=30.0, at=START):
+    return events.CleanupStarted(at=at, reason="sigint", sandboxes=sandboxes, grace_seconds=grace)
+
+
+def left(sandboxes, at=START):
+    return events.LimitsChanged(at=at, running=0, waiting={}, sandboxes=sandboxes)
+
+
+def test_cleanup_says_how_many_attempts_it_cancels():
+    story = Story()
+    (line,) = story.tell(started("a"), started("b"), ending())
+    assert line.startswith("ending the run (sigint): cancelling 2 attempts, removing 2 sandboxes,")
+
+
+def test_cleanup_counts_down_and_names_what_takes_longest():
+    story = Story()
+    tasks = [
+        event
+        for n in range(5)
+        for event in (started(f"t{n}"), phase(f"t{n}", "close", at=START + n))
+    ]
+    story.tell(*tasks, ending(5, at=START + 5), left(4))
+    assert story.tick(START + 9) == []
+    assert story.tick(START + 11) == [
+        "cleaning up: 4 of 5 sandboxes, 24s left | t0 in close for 11s, t1 in close for 10s, t2 in close for 9s, 2 more"
+    ]
+    assert story.tick(START + 15) == []
+    assert len(story.tick(START + 16)) == 1
+
+
+def test_an_attempt_that_ends_before_its_first_phase_is_named_too():
+    story = Story()
+    story.tell(started("t0"), ending(1))
+    (line,) = story.tick(START + 6)
+    assert line.endswith("t0 in start for 6s")
+
+
+def test_a_long_grace_is_counted_in_a_dozen_lines():
+    story = Story()
+    story.tell(started("t0"), ending(1, grace=3600.0))
+    said = [at for at in range(3700) if story.tick(START + at)]
+    assert len(said) == 11
+    assert said[0] == 300
+
+
+def test_cleanup_that_is_over_says_nothing_more():
+    story = Story()
+    story.tell(ending(2), left(0))
+    assert story.tick(START + 10) == []
+
+
+def test_when_the_grace_is_over_nothing_is_counted():
+    story = Story()
+    story.tell(started("t0"), ending(1, grace=7.0))
+    assert len(story.tick(START + 6)) == 1
+    assert story.tick(START + 20) == []
+
+
+def test_the_live_display_counts_down_itself():
+    story = Story(brief=True)
+    story.tell(started("t0"), ending(1))
+    assert story.tick(START + 10) == []

@@ -11,7 +11,16 @@ from agentcompass.progress.panel import Panel
 from agentcompass.progress.tracker import Tracker
 from agentcompass.records import Usage
 from agentcompass.secrets import Scrubber
-from support.scripted_run import START, failed, finished, phase, prepared, request_finished, started
+from support.scripted_run import (
+    START,
+    failed,
+    finished,
+    phase,
+    prepared,
+    request_finished,
+    retried,
+    started,
+)
 
 
 def frame(*what, columns=80, rows=24, now=START + 100, encoding="utf-8", environ=None):
@@ -107,6 +116,40 @@ def test_cleanup_counts_its_grace_down():
     notice = events.CleanupStarted(at=START, reason="sigint", sandboxes=12, grace_seconds=30)
     line = plain(frame(notice, now=START + 9))[1]
     assert line.startswith("cleaning up (sigint): 12 sandboxes, 21 s left")
+
+
+def test_cleanup_tells_how_many_sandboxes_are_left_and_no_expected_end():
+    lines = plain(
+        frame(
+            prepared(planned=9),
+            *(finished(f"t{n}", at=START + n) for n in range(4)),
+            events.CleanupStarted(at=START + 5, reason="timeout", sandboxes=12, grace_seconds=30),
+            events.LimitsChanged(at=START + 6, running=3, waiting={"retry": 2}, sandboxes=3),
+            now=START + 9,
+        )
+    )
+    assert lines[1].startswith("cleaning up (timeout): 3 of 12 sandboxes, 26 s left")
+    assert not any("waiting for" in line for line in lines)
+    assert sum(" left" in line for line in lines) == 1
+
+
+def test_an_attempt_tells_what_is_special_about_it_and_calls_tried_again_are_counted():
+    lines = plain(
+        frame(
+            prepared(planned=9),
+            started("t0", attempt=2, execution=3),
+            phase("t0", "open", attempt=2, detail="waits for the open rate"),
+            started("t1"),
+            phase("t1", "run"),
+            *(retried("t1", at=START + 90) for _ in range(4)),
+            columns=120,
+        )
+    )
+    assert any(
+        "t0 #2" in line and "try 3" in line and "waits for the open rate" in line for line in lines
+    )
+    assert any("t1" in line and "4 model retries" in line for line in lines)
+    assert any("4 rate-limited in the last minute" in line for line in lines)
 
 
 def test_composing_a_frame_of_a_thousand_attempts_is_quick():

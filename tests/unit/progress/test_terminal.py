@@ -148,6 +148,25 @@ def test_what_an_encoding_lacks_is_escaped():
         assert reader.read() == b"\\u65e5 ok\n"
 
 
+def test_where_there_is_no_terminal_its_size_is_80_by_24(pipe):
+    assert Output(pipe[1]).size() == (80, 24)
+
+
+def test_a_stream_that_was_closed_before_is_no_terminal_and_takes_nothing():
+    stream = io.TextIOWrapper(io.BytesIO())
+    stream.close()
+    output = Output(stream)
+    assert not output.is_terminal
+    assert not output.send("line\n", never)
+    assert output.is_gone
+
+
+def test_a_stream_that_does_not_wait_is_waited_for(pipe):
+    _, stream = pipe
+    os.set_blocking(stream.fileno(), False)
+    assert not Output(stream).send("x" * 1_000_000, lambda: True)
+
+
 @pytest.mark.parametrize("term", ["dumb", "unknown", ""])
 def test_a_dumb_terminal_is_no_terminal(monkeypatch, term):
     monkeypatch.setenv("TERM", term)

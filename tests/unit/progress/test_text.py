@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentcompass.progress import text
+from agentcompass.records import Usage
 from agentcompass.secrets import Scrubber
 
 
@@ -117,3 +118,54 @@ def test_an_unknown_price_is_not_shown_as_nothing(dollars, shown):
 )
 def test_rates_use_the_unit_that_gives_whole_numbers(per_second, shown):
     assert text.pace(per_second) == shown
+
+
+@pytest.mark.parametrize(
+    ("shown", "width"),
+    [("abc", 3), ("\u6771\u4eac", 4), ("e\u0301", 1), ("a\u200bb", 2), ("\uff21", 2), ("", 0)],
+    ids=["ascii", "wide", "accent", "zero width", "full width", "empty"],
+)
+def test_the_columns_of_a_text_are_those_that_it_takes(shown, width):
+    assert text.cells(shown) == width
+
+
+@pytest.mark.parametrize("limit", range(3, 40))
+@pytest.mark.parametrize("shown", ["x" * 30, "\u6771\u4eac" * 10, "a\u6771" * 9, "e\u0301" * 30])
+def test_what_is_made_narrow_fits_and_keeps_as_much_as_it_can(shown, limit):
+    for short in (text.narrowed(shown, limit), text.cut(shown, limit)):
+        assert text.cells(short) <= limit
+        assert text.cells(short) >= min(limit, text.cells(shown)) - 2, "a wide character takes two"
+
+
+def test_what_is_narrowed_keeps_both_ends_and_what_is_cut_its_beginning():
+    assert text.narrowed("abcdefghijklmnop", 9) == "abc...nop"
+    assert text.cut("abcdefghijklmnop", 9) == "abcdef..."
+    assert text.narrowed("abc", 3) == text.cut("abc", 3) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "shown"),
+    [
+        (None, None, "n/a"),
+        (0.5, None, "0.500"),
+        (0.5, (0.25, 0.75), "0.500 [0.250, 0.750]"),
+        (1234.5678, (-2e300, 1e6), "1234.57 [-2e+300, 1e+06]"),
+    ],
+    ids=["unknown", "alone", "interval", "large"],
+)
+def test_scores_of_any_size_stay_short(value, interval, shown):
+    assert text.score(value, interval) == shown
+
+
+@pytest.mark.parametrize(
+    ("usage", "shown"),
+    [
+        (Usage(), "0"),
+        (Usage(calls=2, input_tokens=1200, output_tokens=34), "1.23k"),
+        (Usage(calls=2, unmetered_calls=1, input_tokens=1200), "1.2k+"),
+        (Usage(calls=2, unmetered_calls=2), "unknown"),
+    ],
+    ids=["no call", "all", "some", "none"],
+)
+def test_tokens_that_no_answer_told_are_unknown(usage, shown):
+    assert text.tokens(usage) == shown

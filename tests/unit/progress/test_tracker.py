@@ -179,3 +179,30 @@ def test_kept_sandboxes_are_counted_but_only_the_first_are_remembered():
     for n in range(50):
         tracker.apply(events.SandboxKept(at=START, task="t", attempt=1, name=f"s{n}", hint="enter"))
     assert (tracker.n_kept, len(tracker.kept)) == (50, 20)
+
+
+def test_limits_that_hold_nobody_back_are_not_told():
+    tracker = tracked(
+        events.LimitsChanged(at=START, running=1, waiting={"retry": 0, "docker": 2}, sandboxes=3)
+    )
+    assert tracker.waiting() == {"docker": 2}
+    assert tracker.sandboxes == 3
+
+
+def test_the_grace_that_is_left_is_counted_from_the_first_notice():
+    tracker = tracked(prepared())
+    assert tracker.grace_left(START) is None
+    for at in (10, 20):
+        tracker.apply(
+            events.CleanupStarted(at=START + at, reason="sigint", sandboxes=2, grace_seconds=30.0)
+        )
+    assert tracker.grace_left(START + 25) == 15
+    assert tracker.grace_left(START + 99) == 0
+    assert tracker.sandboxes == 2
+
+
+def test_the_rate_counts_from_when_there_was_something_to_do():
+    assert tracked(prepared(), finished("a", at=START + 10)).rate(START + 20) == 1 / 20
+    assert (
+        tracked(started("a", at=START + 5), finished("a", at=START + 10)).rate(START + 25) == 1 / 20
+    )
