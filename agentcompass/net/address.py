@@ -9,12 +9,14 @@ from urllib.parse import unquote
 import attrs
 import httpx
 
+from agentcompass.data import frozen
+
 _HINT: Final = "special characters in a user name or password must be percent-encoded"
 _MAX_PORT: Final = 65535
 
 
 @final
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Address:
     """Where requests go. No field but `authorization` and `secrets` holds what stood before an `@`."""
 

@@ -1,4 +1,4 @@
-"""Connections to model endpoints: a stack of idle ones, and nothing shared.
+"""Connections to servers: a stack of idle ones, and nothing shared.
 
 A *lane* is one keep-alive connection. It belongs to one request from the first byte to the last and then goes back
 on the stack of its server. There is no pool that assigns connections to waiting requests, so there is nothing to walk
@@ -77,9 +77,22 @@ def _words(error: BaseException) -> str:
 
 @final
 class StackTransport(httpx.AsyncBaseTransport):
-    """Sends requests over lanes; the most recently used idle one first, so that surplus ones grow old and go."""
+    """Sends requests over lanes; the most recently used idle one first, so that surplus ones grow old and go.
 
-    def __init__(self) -> None:
+    Args:
+        socket_path: A Unix socket to which all connections go, whatever host a URL names.
+        tls: For https in place of the process's own context.
+        resends: False for requests that must not be carried out twice: see `handle_async_request`.
+    """
+
+    def __init__(
+        self,
+        *,
+        socket_path: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        resends: bool = True,
+    ) -> None:
+        self._socket_path, self._tls, self._resends = socket_path, tls, resends
         self._idle: dict[_Server, deque[_Lane]] = {}
         self._is_closed = False
 
@@ -92,7 +105,7 @@ class StackTransport(httpx.AsyncBaseTransport):
         """Send a request; the lane is free again when the response's stream is closed.
 
         A server may close an idle connection at the very moment we use it. When a used lane fails before a single
-        byte of the answer came, the request goes out once more on a fresh one.
+        byte of the answer came, the request goes out once more on a fresh one, unless `resends` forbids it.
 
         Raises:
             httpx.TransportError: As of httpx's own transport.
@@ -112,9 +125,10 @@ class StackTransport(httpx.AsyncBaseTransport):
             try:
                 return await self._send(server, lane, core_request)
             except (httpx.RemoteProtocolError, httpx.NetworkError):
-                if lane.is_answered:
+                if lane.is_answered or not self._resends:
                     raise
-        return await self._send(server, _Lane(core_request.url.origin), core_request)
+        fresh = _Lane(core_request.url.origin, self._socket_path, self._tls)
+        return await self._send(server, fresh, core_request)
 
     async def aclose(self) -> None:
         """Close all idle lanes now, and those in use when they come back."""
@@ -192,14 +206,17 @@ class _LaneStream(httpx.AsyncByteStream):
 class _Lane:
     """One connection, and what httpcore does not tell about it."""
 
-    def __init__(self, origin: httpcore.Origin) -> None:
+    def __init__(
+        self, origin: httpcore.Origin, socket_path: str | None, tls: ssl.SSLContext | None
+    ) -> None:
         self._wire = _Wire()
         self._connection = httpcore.AsyncHTTPConnection(
             origin,
-            ssl_context=ssl_context() if origin.scheme == b"https" else None,
+            ssl_context=(tls or ssl_context()) if origin.scheme == b"https" else None,
             keepalive_expiry=IDLE_EXPIRY_SECONDS,
+            uds=socket_path,
             network_backend=self._wire,
-            socket_options=_SOCKET_OPTIONS,
+            socket_options=_SOCKET_OPTIONS if socket_path is None else None,
         )
 
     @property
@@ -241,9 +258,17 @@ class _Wire(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
+        # As bytes, which trio takes too: a name in text is encoded, although it is ASCII, by tables that take 6 ms to load.
+        name = cast("str", host.encode("ascii"))
         self._socket = await self._backend.connect_tcp(
-            host, port, timeout, local_address, socket_options
+            name, port, timeout, local_address, socket_options
         )
+        return _WatchedStream(self, self._socket)
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        self._socket = await self._backend.connect_unix_socket(path, timeout, socket_options)
         return _WatchedStream(self, self._socket)
 
     async def close(self) -> None:

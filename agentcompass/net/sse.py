@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
-import attrs
+from agentcompass.data import frozen
 
 DONE: Final = "[DONE]"
 """The data of the event by which OpenAI-like endpoints end a stream."""
@@ -21,7 +21,7 @@ class EventTooLargeError(ValueError):
     """A line or an event is longer than the limit."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ServerSentEvent:
     """One event: its type, and its data lines joined by newlines."""
 

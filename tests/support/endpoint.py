@@ -28,11 +28,14 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
 import attrs
+
+from support import dialects
+from support.dialects import MESSAGE_USAGE, RESPONSE_USAGE, USAGE, Calls
 
 Then: TypeAlias = Literal["keep", "close", "reset", "stall"]
 
@@ -109,8 +112,6 @@ class Reaction:
 
 Behaviour: TypeAlias = Reaction | Sequence[Reaction] | Callable[[Seen], Reaction]
 
-USAGE: Mapping[str, int] = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
-
 
 # --- reactions
 
@@ -149,7 +150,7 @@ def chat(
         ]
     reason = finish_reason or ("tool_calls" if tool_calls else "stop")
     return json_answer(
-        _response("chat.completion", {"message": message, "finish_reason": reason}, usage)
+        dialects.choices("chat.completion", {"message": message, "finish_reason": reason}, usage)
     )
 
 
@@ -158,7 +159,7 @@ def completion(
 ) -> Reaction:
     """An `openai-completions` answer."""
     return json_answer(
-        _response("text_completion", {"text": text, "finish_reason": finish_reason}, usage)
+        dialects.choices("text_completion", {"text": text, "finish_reason": finish_reason}, usage)
     )
 
 
@@ -169,13 +170,66 @@ def stream(
     done: bool = True,
 ) -> Reaction:
     """An `openai-chat` answer as server-sent events, a chunk each."""
-    payloads = [_chunk({"role": "assistant", "content": ""})]
-    payloads += [_chunk({"content": piece}) for piece in pieces]
+    payloads = [dialects.chunk({"role": "assistant", "content": ""})]
+    payloads += [dialects.chunk({"content": piece}) for piece in pieces]
     if finish_reason is not None:
-        payloads.append(_chunk({}, finish_reason=finish_reason))
+        payloads.append(dialects.chunk({}, finish_reason=finish_reason))
     if usage is not None:
-        payloads.append({**_chunk({}), "choices": [], "usage": dict(usage)})
+        payloads.append({**dialects.chunk({}), "choices": [], "usage": dict(usage)})
     return events(payloads, done=done)
+
+
+def response(
+    text: str = "hello",
+    *,
+    tool_calls: Calls = (),
+    reasoning: str | None = None,
+    usage: Mapping[str, Any] | None = RESPONSE_USAGE,
+    **more: Any,
+) -> Reaction:
+    """An `openai-responses` answer; `more` is of `dialects.response`. Arguments of calls are texts."""
+    output = [] if reasoning is None else [dialects.output_reasoning(reasoning)]
+    output += [dialects.output_text(text)] if text else []
+    calls = enumerate(tool_calls)
+    output += [dialects.output_call(*call, index=index) for index, call in calls]
+    return json_answer(dialects.response(output, usage=usage, **more))
+
+
+def message(
+    text: str = "hello",
+    *,
+    tool_calls: Calls = (),
+    thinking: str | None = None,
+    usage: Mapping[str, Any] | None = MESSAGE_USAGE,
+    stop_reason: str | None = None,
+    **more: Any,
+) -> Reaction:
+    """An `anthropic` answer; `more` is of `dialects.message`. Arguments of calls are objects."""
+    content = [] if thinking is None else [dialects.thinking_block(thinking)]
+    content += [dialects.text_block(text)] if text else []
+    calls = enumerate(tool_calls)
+    content += [dialects.tool_block(*call, index=index) for index, call in calls]
+    reason = stop_reason or ("tool_use" if tool_calls else "end_turn")
+    return json_answer(dialects.message(content, usage=usage, stop_reason=reason, **more))
+
+
+def streamed(answer: Reaction) -> Reaction:
+    """The same as a stream: a whole answer of any protocol but `openai-completions`."""
+    whole = answer.json
+    if "choices" in whole:
+        return events(list(dialects.chat_events(whole)))
+    if "output" in whole:
+        return typed_events(dialects.response_events(whole))
+    return typed_events(dialects.message_events(whole))
+
+
+def typed_events(payloads: Iterable[Mapping[str, Any]]) -> Reaction:
+    """Events that are named after their `type`, without `[DONE]`: `openai-responses` and `anthropic`."""
+    chunks = [
+        f"event: {payload['type']}\ndata: {json.dumps(payload)}\n\n".encode()
+        for payload in payloads
+    ]
+    return Reaction(headers={"content-type": "text/event-stream"}, chunks=chunks)
 
 
 def events(payloads: Sequence[Any], *, done: bool = True) -> Reaction:
@@ -196,6 +250,18 @@ def error(
 ) -> Reaction:
     """An error in the OpenAI form."""
     payload = {"error": {"message": message, "type": type, "param": None, "code": code}}
+    return json_answer(payload, status=status, headers=headers)
+
+
+def anthropic_error(
+    status: int,
+    message: str = "it failed",
+    *,
+    type: str = "api_error",  # noqa: A002  # the name on the wire
+    headers: Mapping[str, str] | None = None,
+) -> Reaction:
+    """An error in the Anthropic form."""
+    payload = {"type": "error", "error": {"type": type, "message": message}, "request_id": "req-1"}
     return json_answer(payload, status=status, headers=headers)
 
 
@@ -221,37 +287,33 @@ def redirect(location: str, *, status: int = 307) -> Reaction:
 
 
 def echo(seen: Seen) -> Reaction:
-    """Behaviour: the last user message, or the prompt, comes back; streamed if asked so."""
+    """Behaviour: the last user message, or the prompt, comes back by the protocol of the path; streamed if asked so."""
     asked = seen.json
     if "prompt" in asked:
         return completion(asked["prompt"])
-    content = asked["messages"][-1]["content"]
+    said = asked["input"] if "input" in asked else asked["messages"]
+    content = said if isinstance(said, str) else said[-1]["content"]
     words = content if isinstance(content, str) else json.dumps(content)
-    return stream(words) if asked.get("stream") else chat(words)
+    path = seen.target.split("?")[0]
+    if path.endswith("/messages"):
+        answer = message(_only_text(content) or words)
+    elif path.endswith("/responses"):
+        answer = response(words)
+    else:
+        return stream(words) if asked.get("stream") else chat(words)
+    return streamed(answer) if asked.get("stream") else answer
+
+
+def _only_text(content: Sequence[Mapping[str, Any]]) -> str | None:
+    """The text of a message that has but one part."""
+    return content[0].get("text") if len(content) == 1 else None
 
 
 def echo_key(seen: Seen) -> Reaction:
     """Behaviour: a rejection that repeats the key, as real endpoints do."""
-    key = seen.headers.get("authorization", "").removeprefix("Bearer ")
+    key = seen.headers.get("x-api-key") or seen.headers.get("authorization", "")
+    key = key.removeprefix("Bearer ")
     return error(401, f"Incorrect API key provided: {key}.", code="invalid_api_key")
-
-
-def _response(
-    kind: str, choice: Mapping[str, Any], usage: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    answer = {
-        "id": "response-1",
-        "object": kind,
-        "created": 0,
-        "model": "served-model",
-        "choices": [{"index": 0, **choice}],
-    }
-    return answer if usage is None else {**answer, "usage": dict(usage)}
-
-
-def _chunk(delta: Mapping[str, Any], *, finish_reason: str | None = None) -> dict[str, Any]:
-    choice = {"delta": dict(delta), "finish_reason": finish_reason}
-    return _response("chat.completion.chunk", choice, None)
 
 
 BEHAVIOURS: Mapping[str, Behaviour] = {
@@ -261,6 +323,11 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "no-usage": chat("hello", usage=None),
     "tool-call": chat(None, tool_calls=[("bash", '{"command": "echo hi"}')]),
     "stream": stream("hel", "lo"),
+    "response": response("hello"),
+    "response-tool-call": response("", tool_calls=[("bash", '{"command": "echo hi"}')]),
+    "message": message("hello"),
+    "message-tool-call": message("", tool_calls=[("bash", {"command": "echo hi"})]),
+    "overloaded": anthropic_error(529, "Overloaded", type="overloaded_error"),
     "rate-limited": rate_limited(),
     "rate-limited-once": [rate_limited(), chat("hello")],
     "server-error": error(500, "internal error"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from agentcompass.secrets import Scrubber
 from agentcompass.store.identity import this_process
 from agentcompass.store.layout import RunPaths
 from agentcompass.store.run import RunInfo, RunPlan, RunStore
-from agentcompass.store.writer import Writer
+from agentcompass.store.writer import Job, Writer
 
 ACCURACY = Metric(name="accuracy", primary=True)
 
@@ -89,9 +90,18 @@ class Disk:
         assert self.store.close(10)
         assert self.writer.close(10)
 
+    def settle(self):
+        """Wait until all that was queued is written, or has failed."""
+        waited(lambda done: self.writer.submit(Job(write=lambda: None, done=done)))
+
     def append(self, record):
         """Append and wait: (error, record as written)."""
         return waited(lambda done: self.store.append(record, done))
+
+
+def lines(path: Path) -> list:
+    """The values of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
 
 
 def waited(submit):

@@ -10,14 +10,27 @@ import contextlib
 import itertools
 import os
 import random
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from unittest import mock
 
 import outcome
 import trio
 from trio.testing import MockClock
 
+from agentcompass.engine import heap
 from agentcompass.store.writer import Writer
+
+MEMORY = Path("/dev/shm")
+
+
+@contextlib.contextmanager
+def results():
+    """A directory for a run's results, in memory where there is such a place: a run syncs after each virtual moment."""
+    parent = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="engine-", dir=parent) as directory:
+        yield Path(directory)
 
 
 class VirtualThreads:
@@ -121,7 +134,7 @@ def run_virtually(main, *, seed, threads, watch=None):
     trio._core._run._r.seed(seed)
     random.seed(seed)
     instruments = [watch] if watch is not None else []
-    with threads.installed():
+    with threads.installed(), heap.set_aside():
         result = trio.run(main, clock=MockClock(autojump_threshold=0), instruments=instruments)
     if watch is not None and watch.error is not None:
         raise watch.error
