@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, final
 
-import attrs
 import trio
 
 from agentcompass.components.base import ModelRetry
@@ -17,6 +16,7 @@ from agentcompass.components.models.exchange import CompleteAnswer, Exchanger
 from agentcompass.components.models.failures import EndpointError, cannot_send
 from agentcompass.components.models.meter import Meter, MeteredTry
 from agentcompass.components.models.protocols import Codec
+from agentcompass.data import frozen
 from agentcompass.net.limits import EndpointLimiter, PauseTooLongError, Place
 from agentcompass.net.retry import Uniform, backoff_seconds
 from agentcompass.records import JSON
@@ -25,7 +25,7 @@ MAX_MALFORMED: Final = 3
 """Unusable answers to one call until it is given up: they are paid for, and rarely get better."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Timing:
     """The waits of a client that no setting names."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
+from agentcompass.data import frozen
 
 EXTRA: Final = "local"
 """The extra of this package that brings the server and the weights of all of them."""
@@ -14,7 +14,7 @@ PREFIX: Final = "local/"
 """How the ids of local models begin."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LocalModel:
     """A model whose weights come as a Python package."""
 

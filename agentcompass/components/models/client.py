@@ -7,18 +7,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
+import attrs
 import trio
 
 from agentcompass.components.base import LoadContext, ModelRetry
 from agentcompass.components.messages import Message, Reply, Tool
 from agentcompass.components.models.calls import Caller, Timing
 from agentcompass.components.models.exchange import Exchanger
-from agentcompass.components.models.failures import Wording, revoked
+from agentcompass.components.models.failures import REASONING_REFUSED, Wording, revoked
 from agentcompass.components.models.meter import Meter
 from agentcompass.components.models.paths import candidate_paths
 from agentcompass.components.models.pricing import Price, price_of
 from agentcompass.components.models.protocols import Codec, choose_codec
-from agentcompass.errors import ConfigurationError
+from agentcompass.errors import ConfigurationError, ModelError
 from agentcompass.net.address import Address
 from agentcompass.net.http import HttpClient
 from agentcompass.net.limits import EndpointLimiter
@@ -30,6 +31,12 @@ _SENDABLE_KEY: Final = re.compile(r"[\x21-\x7e]+")
 
 _DEFAULT_TIMING: Final = Timing()
 
+_HEADERS: Final = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+    "User-Agent": "agentcompass",
+}
+
 
 def open_client(
     config: ModelConfig,
@@ -40,20 +47,22 @@ def open_client(
 ) -> EndpointClient:
     """Make the client for a run. Nothing is connected before the first call.
 
-    Where the URL names a user, they are authenticated by it (Basic) and the key is not sent: there is one header for
-    both.
+    Where the URL names a user, they are authenticated by it (Basic) and no bearer token is sent: there is one header
+    for both.
 
     Args:
         config: The endpoint.
         harness_protocols: What the harness can use, best first.
-        prices: By model id or pattern, US dollars per million tokens (`input`, `cached_input`, `cache_write`, `output`).
+        prices: By model id or pattern, US dollars per million tokens (`input`, `cached_input`, `cache_write`, `output`,
+            `reasoning`).
         timing: Waits that no setting names.
 
     Raises:
         ConfigurationError: The URL or the key cannot be used, or there is no protocol in common.
     """
     address = _address(config)
-    codec = choose_codec(config.api_protocol, harness_protocols, address.path)
+    host = address.url.host
+    codec = choose_codec(config.api_protocol, harness_protocols, address.path, host)
     scrubber = Scrubber()
     scrubber.register(config.api_key, *address.secrets)
     try:
@@ -63,7 +72,7 @@ def open_client(
     exchanger = Exchanger(
         http,
         [address.with_path(path) for path in candidate_paths(address.path, codec.operation)],
-        headers=_headers(config),
+        headers={**_HEADERS, **codec.headers(_key(config), host)},
         codec=codec,
         wording=Wording(scrubber),
         idle_seconds=timing.idle_seconds,
@@ -77,7 +86,8 @@ def open_client(
         timing=timing,
         random=random.Random(),
     )
-    return EndpointClient(config, http, caller, codec, price_of(config.id, prices))
+    price = price_of(config.id, prices, host=host)
+    return EndpointClient(config, http, caller, codec, price)
 
 
 @final
@@ -135,6 +145,8 @@ class LentModel:
         self._on_retry = on_retry
         self._in_flight: set[trio.CancelScope] = set()
         self._is_revoked = False
+        self._n_stale = 0
+        """So many messages of a conversation are sent without their reasoning: the endpoint has refused it."""
 
     @property
     def usage(self) -> Usage:
@@ -154,8 +166,22 @@ class LentModel:
         tools: Sequence[Tool] = (),
         params: Mapping[str, JSON] | None = None,
     ) -> Reply:
-        """Ask for the next message; see `components.base.Model`."""
-        return await self._ask(self._codec.chat_body(messages, tools), params)
+        """Ask for the next message; see `components.base.Model`.
+
+        Where the endpoint refuses its own reasoning, because what was said before it has changed since (a harness
+        has shortened it), the same is asked once more without that reasoning, now and in later calls.
+        """
+        stale, fresh = messages[: self._n_stale], messages[self._n_stale :]
+        body = self._codec.chat_body([*map(_without_reasoning, stale), *fresh], tools)
+        self._begin()
+        try:
+            return await self._ask(body, params)
+        except ModelError as error:
+            if error.code != REASONING_REFUSED or all(each.verbatim is None for each in fresh):
+                raise
+        self._n_stale = len(messages)
+        body = self._codec.chat_body([*map(_without_reasoning, messages)], tools)
+        return await self._ask(body, params)
 
     async def complete(
         self,
@@ -165,15 +191,20 @@ class LentModel:
         params: Mapping[str, JSON] | None = None,
     ) -> Reply:
         """Ask to continue a text; see `components.base.Model`."""
-        return await self._ask(self._codec.completion_body(prompt, stop), params)
+        body = self._codec.completion_body(prompt, stop)
+        self._begin()
+        return await self._ask(body, params)
 
-    async def _ask(self, said: Mapping[str, JSON], params: Mapping[str, JSON] | None) -> Reply:
-        body = {**self._params, **(params or {}), **said, "model": self.id}
-        if body.get("stream") is True:
-            body.setdefault("stream_options", {"include_usage": True})
+    def _begin(self) -> None:
+        """Count a call of the harness."""
         if self._is_revoked:
             raise revoked()
         self.asked += 1
+
+    async def _ask(self, said: Mapping[str, JSON], params: Mapping[str, JSON] | None) -> Reply:
+        body = self._codec.with_defaults(
+            {**self._params, **(params or {}), **said, "model": self.id}
+        )
         with trio.CancelScope() as scope:
             self._in_flight.add(scope)
             try:
@@ -184,6 +215,10 @@ class LentModel:
                 self.replies += 1
                 return reply
         raise revoked()
+
+
+def _without_reasoning(message: Message) -> Message:
+    return attrs.evolve(message, verbatim=None)
 
 
 def _address(config: ModelConfig) -> Address:
@@ -197,18 +232,11 @@ def _address(config: ModelConfig) -> Address:
         raise ConfigurationError(f"the model's base_url cannot be used: {error}") from error
 
 
-def _headers(config: ModelConfig) -> dict[str, str]:
-    headers = {
-        "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
-        "User-Agent": "agentcompass",
-    }
-    if config.api_key:
-        key = config.api_key.reveal()
-        if not _SENDABLE_KEY.fullmatch(key):
-            raise ConfigurationError(
-                "the model's api_key has white space or other characters that cannot be sent",
-                hint="Was it read from a file with a line end?",
-            )
-        headers["Authorization"] = f"Bearer {key}"
-    return headers
+def _key(config: ModelConfig) -> str | None:
+    key = config.api_key.reveal() if config.api_key else None
+    if key and not _SENDABLE_KEY.fullmatch(key):
+        raise ConfigurationError(
+            "the model's api_key has white space or other characters that cannot be sent",
+            hint="Was it read from a file with a line end?",
+        )
+    return key

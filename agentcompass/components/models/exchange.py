@@ -18,8 +18,8 @@ from agentcompass.components.models.failures import (
     malformed,
 )
 from agentcompass.components.models.meter import MeteredTry
-from agentcompass.components.models.openai_stream import StreamedAnswer
-from agentcompass.components.models.protocols import Codec
+from agentcompass.components.models.protocols import Codec, StreamedAnswer
+from agentcompass.data import frozen
 from agentcompass.net.address import Address
 from agentcompass.net.http import (
     Answer,
@@ -42,7 +42,7 @@ _SHOWN: Final = 200
 
 
 @final
-@attrs.frozen
+@frozen
 class PlainAnswer:
     """A complete answer in one piece, not yet read as JSON."""
 
@@ -111,17 +111,14 @@ class Exchanger:
         Raises:
             EndpointError: It is no JSON object (`malformed-response`), or an error that came as if all were well.
         """
-        if isinstance(answer, StreamedAnswer):
-            payload: JSON = answer.error or answer.whole()
-        else:
-            payload = await self._decode(answer.content)
+        if not isinstance(answer, PlainAnswer):
+            return answer.whole()
+        payload = await self._decode(answer.content)
         if not isinstance(payload, Mapping):
             raise malformed("it is no JSON object")
-        if metered.raw_usage is None:
-            metered.raw_usage = payload.get("usage")
-        if payload.get("error") and not payload.get("choices"):
-            error = ErrorObject.read(payload)
-            raise from_answer(error.status, error, wording=self._wording)
+        metered.raw_usage = payload.get("usage")
+        if (failure := self._codec.failure(payload)) is not None:
+            raise self._failure(failure)
         return payload
 
     async def _decode(self, content: bytes) -> JSON:
@@ -158,9 +155,17 @@ class Exchanger:
             await answer.read(
                 collecting.take, idle_seconds=self._idle_seconds, max_bytes=MAX_BODY_BYTES
             )
+            complete = collecting.finish()
         finally:
             metered.raw_usage = collecting.answer.usage
-        return collecting.finish()
+        if complete.error is not None:
+            raise self._failure(complete.error)
+        return complete
+
+    def _failure(self, payload: JSON) -> EndpointError:
+        """The error for one that came inside a success."""
+        error = ErrorObject.read(payload)
+        return from_answer(error.status, error, wording=self._wording)
 
     async def _read_body(self, answer: Answer, max_bytes: int) -> bytes:
         chunks: list[bytes] = []

@@ -1,9 +1,10 @@
 """What went wrong with a call: statuses and error objects of endpoints as `ModelError`s with stable codes. Pure.
 
-By status and error code. Words are looked at for one thing only: a context that was too long has no common code.
+By status and error code. Words are looked at where there is no common code: for a context that was too long, and for
+reasoning that does not fit the conversation any more.
 
-Sources: the error pages of the OpenAI API, and the error objects that vLLM, SGLang, llama.cpp, Ollama, text-generation-
-inference and the larger gateways were seen to send.
+Sources: the error pages of the OpenAI and Anthropic APIs, and the error objects that vLLM, SGLang, llama.cpp, Ollama,
+text-generation-inference and the larger gateways were seen to send.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Final, final
 
-import attrs
-
+from agentcompass.data import frozen
 from agentcompass.errors import ModelError
 from agentcompass.records import JSON
 from agentcompass.secrets import Scrubber
@@ -29,19 +29,53 @@ _ESCAPE_SEQUENCE: Final = re.compile(
 """ECMA-48 control sequences, operating system commands, and single escapes."""
 
 _TOO_LONG: Final = re.compile(
-    r"context[ _](length|window|size)|maximum model length|(prompt|input) is too long"
+    r"context[ _](length|window|size|limit)|maximum model length|(prompt|input) is too long"
     r"|token count.{0,80}exceeds|tokens \+ `?max_new_tokens|too many (input |prompt )?tokens",
     re.IGNORECASE,
 )
 _NO_MODEL: Final = re.compile(
-    r"model\b.{0,200}\b(not found|does not exist|not exist)", re.IGNORECASE | re.DOTALL
+    r"model\b.{0,200}\b(not found|does not exist|not exist)|^model: \S+$",
+    re.IGNORECASE | re.DOTALL,
 )
+_STALE_REASONING: Final = re.compile(
+    r"\bthinking\b.{0,200}\b(bound to a different|cannot be modified)|invalid `?signature`? in `?thinking",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Anthropic: a block of thinking belongs to the conversation and the model that it was made in."""
 
 _QUOTA_CODES: Final = frozenset(
-    {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "access_terminated"}
+    {
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "billing_error",
+        "access_terminated",
+    }
 )
 _CONTEXT_CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
 _MODEL_CODES: Final = frozenset({"model_not_found", "model_not_available", "invalid_model"})
+
+_STATUSES: Final[Mapping[str, int]] = {
+    "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "too_many_requests": 429,
+    "insufficient_quota": 429,
+    "server_error": 500,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""Of an error that comes in a stream or with a 200, by its code or type, where it names no number."""
+
+REASONING_REFUSED: Final = "reasoning-refused"
 
 _NOT_IMPLEMENTED: Final = frozenset({501, 505})
 """Of the 5xx, those that mean never instead of not now."""
@@ -88,7 +122,7 @@ def cannot_send(message: str) -> EndpointError:
 
 
 @final
-@attrs.frozen
+@frozen
 class Wording:
     """Makes what strangers say fit to be shown: no secret, nothing a terminal obeys, not too long."""
 
@@ -109,7 +143,7 @@ def _visible(character: str) -> str:
 
 
 @final
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ErrorObject:
     """What can be read from the body of an error, whatever its form."""
 
@@ -117,7 +151,7 @@ class ErrorObject:
     codes: frozenset[str]
     """Its code and type, as text."""
     status: int | None = None
-    """A status inside the body, as gateways send it with a 200."""
+    """The status that the body itself names, by number or by word."""
 
     @classmethod
     def read(cls, payload: JSON) -> ErrorObject:
@@ -131,11 +165,13 @@ class ErrorObject:
             (inner[key] for key in ("message", "detail", "error", "msg") if inner.get(key)), inner
         )
         named = [inner.get("code"), inner.get("type"), inner.get("status")]
-        numbers = [value for value in named if type(value) is int]
+        numbers = [
+            _STATUSES.get(value.lower()) if isinstance(value, str) else value for value in named
+        ]
         return cls(
             words=_as_words(words),
             codes=frozenset(value.lower() for value in named if isinstance(value, str)),
-            status=next((number for number in numbers if 400 <= number <= 599), None),
+            status=next((n for n in numbers if type(n) is int and 400 <= n <= 599), None),
         )
 
     @classmethod
@@ -191,6 +227,8 @@ def _classify(status: int, error: ErrorObject) -> tuple[str, bool, str | None]:
 
 
 def _rejected(status: int, error: ErrorObject) -> tuple[str, bool, str | None]:
+    if _STALE_REASONING.search(error.words[:MAX_WORDS]):
+        return REASONING_REFUSED, False, None
     if error.codes & _CONTEXT_CODES or _TOO_LONG.search(error.words[:MAX_WORDS]):
         return "context-exceeded", False, None
     if is_about_model(error):

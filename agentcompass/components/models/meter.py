@@ -53,7 +53,7 @@ class Meter:
 
     def price(self, raw_usage: JSON) -> Usage:
         """Return the usage of one answered request, with its cost."""
-        return self._price.priced(normalise(self._protocol, raw_usage))
+        return self._price.priced(normalise(self._protocol, raw_usage), raw_usage)
 
     def _count(self, done: MeteredTry) -> None:
         self.answers += done.is_answered

@@ -1,4 +1,4 @@
-"""What the two older OpenAI protocols have in common. Pure."""
+"""What the OpenAI protocols have in common. Pure."""
 
 from __future__ import annotations
 
@@ -16,6 +16,28 @@ _STOP_REASONS: Final[Mapping[JSON, StopReason]] = {
     "function_call": "tool_calls",
     "content_filter": "content_filter",
 }
+_CALL: Final = frozenset({"id", "type", "function", "index"})
+
+
+def bearer(key: str | None) -> dict[str, str]:
+    """Return the header that authenticates, if there is a key."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def with_stream_usage(body: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return a request that, if it is streamed, asks for usage, which chunks do not carry by themselves."""
+    wanted = {"stream_options": {"include_usage": True}} if body.get("stream") is True else {}
+    return {**wanted, **body}
+
+
+def choices_failure(payload: Mapping[str, JSON]) -> JSON:
+    """Return an error that came as if all were well; None if there is none."""
+    return payload if payload.get("error") and not payload.get("choices") else None
+
+
+def beside_call(call: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return what a tool call has beside the protocol's own fields: a signature, or the like."""
+    return {key: value for key, value in call.items() if key not in _CALL and value is not None}
 
 
 def first_choice(payload: Mapping[str, JSON]) -> Mapping[str, JSON]:
@@ -36,20 +58,3 @@ def stop_reason(choice: Mapping[str, JSON]) -> StopReason:
     """Return why the model stopped; a reason unknown here, or none, is "other"."""
     reason = choice.get("finish_reason")
     return _STOP_REASONS.get(reason, "other") if isinstance(reason, str) else "other"
-
-
-def text_or_none(value: JSON, what: str) -> str | None:
-    """Return a text.
-
-    Raises:
-        ModelError: It is something else (`malformed-response`).
-    """
-    if value is None or isinstance(value, str):
-        return value
-    raise malformed(f"{what} is no text")
-
-
-def named(payload: Mapping[str, JSON], name: str) -> str | None:
-    """Return a text that informs only: whatever else stands there is left out."""
-    value = payload.get(name)
-    return value if isinstance(value, str) and value else None

@@ -7,15 +7,19 @@ events" of chat completions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
 
 from agentcompass.components.models.failures import malformed
+from agentcompass.components.models.fields import objects
+from agentcompass.components.models.openai_common import beside_call
 from agentcompass.components.models.usage import merged
 from agentcompass.records import JSON
 
-_TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
+_TEXT_FIELDS: Final = ("content", "reasoning_content", "reasoning", "refusal")
+_DETAIL_TEXTS: Final = {"reasoning.text": "text", "reasoning.summary": "summary"}
+"""By type of reasoning detail: what of it comes in pieces."""
 
 
 @attrs.define(eq=False)
@@ -26,10 +30,40 @@ class _Call:
     id: str = ""
     name: str = ""
     arguments: list[str] = attrs.field(factory=list)
+    beside: dict[str, JSON] = attrs.field(factory=dict)
+
+    def whole(self) -> dict[str, JSON]:
+        function = {"name": self.name, "arguments": "".join(self.arguments)}
+        return {"id": self.id, "type": "function", "function": function, **self.beside}
+
+
+@attrs.define(eq=False)
+class _Detail:
+    """A reasoning detail of which parts arrive; pieces of one have its type and index."""
+
+    begun: dict[str, JSON]
+    pieces: list[str] = attrs.field(factory=list)
+
+    def takes(self, later: Mapping[str, JSON]) -> bool:
+        field = _DETAIL_TEXTS.get(str(later.get("type")))
+        is_same = all(self.begun.get(name) == later.get(name) for name in ("type", "index"))
+        return field is not None and is_same
+
+    def add(self, later: Mapping[str, JSON]) -> None:
+        field = _DETAIL_TEXTS.get(str(later.get("type")))
+        for name, value in later.items():
+            if name == field:
+                self.pieces.append(str(value or ""))
+            elif value is not None or name not in self.begun:
+                self.begun[name] = value
+
+    def whole(self) -> dict[str, JSON]:
+        field = _DETAIL_TEXTS.get(str(self.begun.get("type")))
+        return {**self.begun, field: "".join(self.pieces)} if field else self.begun
 
 
 @final
-class StreamedAnswer:
+class ChoiceStream:
     """Collects events; of several choices only the first counts, as in the whole form."""
 
     def __init__(self) -> None:
@@ -43,6 +77,8 @@ class StreamedAnswer:
         self._choice: dict[str, JSON] = {}
         self._texts: dict[str, list[str]] = {}
         self._calls: list[_Call] = []
+        self._details: list[_Detail] = []
+        self._beside: dict[str, JSON] = {}
 
     def add(self, payload: JSON) -> None:
         """Take one event.
@@ -72,9 +108,16 @@ class StreamedAnswer:
         if "text" in texts:
             self._choice["text"] = texts["text"]
         else:
-            message: dict[str, JSON] = {"role": "assistant", "content": None, **texts}
+            message: dict[str, JSON] = {
+                "role": "assistant",
+                "content": None,
+                **texts,
+                **self._beside,
+            }
             if self._calls:
-                message["tool_calls"] = [_whole_call(call) for call in self._calls]
+                message["tool_calls"] = [call.whole() for call in self._calls]
+            if self._details:
+                message["reasoning_details"] = [detail.whole() for detail in self._details]
             self._choice["message"] = message
         return {**self._head, "choices": [self._choice], "usage": self.usage}
 
@@ -88,10 +131,10 @@ class StreamedAnswer:
             raise malformed("the delta of an event is no object")
         for name in _TEXT_FIELDS:
             self._add_text(name, delta.get(name))
-        calls = delta.get("tool_calls") or []
-        if not isinstance(calls, list):
-            raise malformed("the tool calls of an event are no list")
-        for call in calls:
+        if delta.get("extra_content") is not None:
+            self._beside["extra_content"] = delta["extra_content"]
+        self._add_details(delta.get("reasoning_details"))
+        for call in objects(delta.get("tool_calls"), "the tool calls of an event"):
             self._add_call(call)
 
     def _add_text(self, name: str, value: JSON) -> None:
@@ -101,8 +144,16 @@ class StreamedAnswer:
             raise malformed(f"{name} in an event of the stream is no text")
         self._texts.setdefault(name, []).append(value)
 
-    def _add_call(self, delta: JSON) -> None:
-        function = (delta.get("function") or {}) if isinstance(delta, Mapping) else None
+    def _add_details(self, details: JSON) -> None:
+        for detail in details if isinstance(details, list) else ():
+            if not isinstance(detail, Mapping):
+                continue
+            if not (self._details and self._details[-1].takes(detail)):
+                self._details.append(_Detail({}))
+            self._details[-1].add(detail)
+
+    def _add_call(self, delta: Mapping[str, JSON]) -> None:
+        function = delta.get("function") or {}
         if not isinstance(function, Mapping):
             raise malformed("a tool call of an event is no object")
         call = self._call_for(delta.get("index"), str(delta.get("id") or ""))
@@ -111,6 +162,7 @@ class StreamedAnswer:
         if arguments is not None and not isinstance(arguments, str):
             raise malformed("the arguments of a streamed tool call are no text")
         call.arguments.append(arguments or "")
+        call.beside.update(beside_call(delta))
 
     def _call_for(self, index: JSON, call_id: str) -> _Call:
         """The call that a delta continues, or a new one.
@@ -125,8 +177,3 @@ class StreamedAnswer:
         new = _Call(index=index if isinstance(index, int) else None, id=call_id)
         self._calls.append(new)
         return new
-
-
-def _whole_call(call: _Call) -> dict[str, JSON]:
-    function = {"name": call.name, "arguments": "".join(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}

@@ -31,4 +31,5 @@ def candidate_paths(base_path: str, operation: str) -> tuple[str, ...]:
     direct, versioned = f"{path}/{operation}", f"{path}/v1/{operation}"
     if _VERSION.search(path):
         return (direct,)
-    return (direct, versioned) if path else (versioned, direct)
+    is_prefix = bool(path) and operation != "messages"
+    return (direct, versioned) if is_prefix else (versioned, direct)

@@ -6,13 +6,45 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from agentcompass.components.messages import Message, Reply, Tool
+from agentcompass.components.models import anthropic
+from agentcompass.components.models.anthropic import Anthropic
 from agentcompass.components.models.openai_chat import OpenAIChat
 from agentcompass.components.models.openai_completions import OpenAICompletions
-from agentcompass.components.models.openai_stream import StreamedAnswer
+from agentcompass.components.models.openai_responses import OpenAIResponses
 from agentcompass.errors import ConfigurationError
 from agentcompass.records import JSON, Usage
+from agentcompass.spec.protocols import AUTO
 
-AUTO: Final = "auto"
+
+class StreamedAnswer(Protocol):
+    """Puts a streamed answer together: the same object as the endpoint would have sent in one piece."""
+
+    @property
+    def usage(self) -> JSON:
+        """The usage so far; None while nothing of it can be relied on."""
+        ...
+
+    @property
+    def error(self) -> JSON:
+        """What came as an error instead of the rest; None if nothing did."""
+        ...
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the endpoint said why the answer ends."""
+        ...
+
+    def add(self, payload: JSON) -> None:
+        """Take the data of one event.
+
+        Raises:
+            ModelError: It is none (`malformed-response`).
+        """
+        ...
+
+    def whole(self) -> Mapping[str, JSON]:
+        """Return the answer in one piece."""
+        ...
 
 
 class Codec(Protocol):
@@ -28,6 +60,15 @@ class Codec(Protocol):
         """The last part of the path that requests go to, as `chat/completions`."""
         ...
 
+    def headers(self, key: str | None, host: str) -> dict[str, str]:
+        """Return the headers that the protocol has of its own.
+
+        Args:
+            key: Authenticates; None where the endpoint needs none.
+            host: Of the endpoint.
+        """
+        ...
+
     def chat_body(self, messages: Sequence[Message], tools: Sequence[Tool]) -> dict[str, JSON]:
         """Return what a request for the next message says, model and parameters apart.
 
@@ -40,8 +81,16 @@ class Codec(Protocol):
         """Return what a request to continue a text says; as for `chat_body`."""
         ...
 
+    def with_defaults(self, body: Mapping[str, JSON]) -> dict[str, JSON]:
+        """Return a whole request, with what it needs and nobody has set."""
+        ...
+
     def new_stream(self) -> StreamedAnswer:
         """Return what collects the events of one streamed answer."""
+        ...
+
+    def failure(self, payload: Mapping[str, JSON]) -> JSON:
+        """Return the error of an answer that came as if all were well; None if there is none."""
         ...
 
     def reply(self, payload: Mapping[str, JSON], usage: Usage) -> Reply:
@@ -54,7 +103,8 @@ class Codec(Protocol):
 
 
 CODECS: Final[Mapping[str, Codec]] = {
-    codec.name: codec for codec in (OpenAIChat(), OpenAICompletions())
+    codec.name: codec
+    for codec in (OpenAIChat(), OpenAIResponses(), Anthropic(), OpenAICompletions())
 }
 
 OPERATIONS: Final[Mapping[str, str]] = {
@@ -66,14 +116,20 @@ OPERATIONS: Final[Mapping[str, str]] = {
 """Which protocol a URL speaks that ends like this; longer endings first."""
 
 
-def choose_codec(asked: Sequence[str], harness: Sequence[str], base_path: str) -> Codec:
+def choose_codec(
+    asked: Sequence[str], harness: Sequence[str], base_path: str, host: str = ""
+) -> Codec:
     """Return the first protocol that the endpoint, the harness and this package speak.
 
+    `auto` stands for the protocol whose operation the URL ends with. Otherwise it stands for those of the harness, best
+    first, but `anthropic` before all others where the URL says so: the host is Anthropic's, or a part of the path is
+    `anthropic`, as it is for servers that speak several protocols.
+
     Args:
-        asked: The user's choice, best first; `auto` stands for the harness's protocols, best first, or for the one
-            that the URL itself names.
+        asked: The user's choice, best first.
         harness: What the harness can use, best first.
         base_path: The path of the endpoint's URL.
+        host: The host of the endpoint's URL.
 
     Raises:
         ConfigurationError: There is none.
@@ -81,7 +137,7 @@ def choose_codec(asked: Sequence[str], harness: Sequence[str], base_path: str) -
     wanted = [
         name
         for item in asked
-        for name in (_automatic(harness, base_path) if item == AUTO else (item,))
+        for name in (_automatic(harness, base_path, host) if item == AUTO else (item,))
     ]
     for name in wanted:
         if name in harness and name in CODECS:
@@ -93,9 +149,13 @@ def choose_codec(asked: Sequence[str], harness: Sequence[str], base_path: str) -
     )
 
 
-def _automatic(harness: Sequence[str], base_path: str) -> Sequence[str]:
+def _automatic(harness: Sequence[str], base_path: str, host: str) -> Sequence[str]:
     named = operation_at_end(base_path)
-    return harness if named is None else (OPERATIONS[named],)
+    if named is not None:
+        return (OPERATIONS[named],)
+    if host == anthropic.HOST or Anthropic.name in base_path.split("/"):
+        return (Anthropic.name, *harness)
+    return harness
 
 
 def operation_at_end(path: str) -> str | None:

@@ -11,6 +11,12 @@ from typing import Final
 
 from agentcompass.records import JSON, Usage
 
+_ORDINARY: Final[Mapping[str, tuple[JSON, ...]]] = {
+    "service_tier": (None, "standard", "default"),
+    "speed": (None, "standard"),
+    "inference_geo": (None, "global", "not_available"),
+}
+
 
 def normalise(protocol: str, raw: JSON) -> Usage:
     """Return the usage of one call, its cost not yet known (`cost_usd` None).
@@ -32,12 +38,33 @@ def unmetered() -> Usage:
 
 
 def merged(earlier: JSON, later: JSON) -> JSON:
-    """Return a usage object of a stream, with what a later event of it says; null says nothing."""
+    """Return a usage object of a stream, with what a later event of it says; null says nothing, nor does a late 0."""
     if not isinstance(later, Mapping):
         return earlier
     if not isinstance(earlier, Mapping):
         return later
-    return {**earlier, **{key: value for key, value in later.items() if value is not None}}
+    told = {key: value for key, value in later.items() if value or earlier.get(key) is None}
+    return {**earlier, **told}
+
+
+def is_standard(raw: JSON) -> bool:
+    """Whether a usage object tells of nothing that costs other than the list says.
+
+    That is: another tier, speed or place of processing, cache entries that live longer than by default, tools that the
+    endpoint runs.
+    """
+    if not isinstance(raw, Mapping):
+        return True
+    given = _part(raw, "input_tokens_details") or _part(raw, "prompt_tokens_details")
+    long_writes = (
+        _part(raw, "cache_creation").get("ephemeral_1h_input_tokens"),
+        _part(given, "cache_write_tokens_details").get("ttl_12h_tokens"),
+    )
+    return not (
+        any(long_writes)
+        or any(_part(raw, "server_tool_use").values())
+        or any(raw.get(name) not in ordinary for name, ordinary in _ORDINARY.items())
+    )
 
 
 def _openai_chat(raw: Mapping[str, JSON]) -> Usage | None:
@@ -48,18 +75,18 @@ def _openai_chat(raw: Mapping[str, JSON]) -> Usage | None:
     if prompt is None or completion is None:
         return None
     details = _part(raw, "prompt_tokens_details")
-    reasoning = (
+    completion, reasoning = _with_reasoning(
+        completion,
         _count(_part(raw, "completion_tokens_details"), "reasoning_tokens")
         or _count(raw, "reasoning_tokens")
-        or 0
+        or 0,
+        None if total is None else total - prompt,
     )
-    # some servers count reasoning beside the completion: the total tells, or the impossibility
-    if reasoning and (reasoning > completion or total == prompt + completion + reasoning):
-        completion += reasoning
     cached = _first(
         _count(details, "cached_tokens"),
         _count(raw, "prompt_cache_hit_tokens"),
         _count(raw, "cached_tokens"),
+        _count(raw, "cache_read_input_tokens"),
     )
     written = _first(
         _count(details, "cache_write_tokens"), _count(raw, "cache_creation_input_tokens")
@@ -71,8 +98,12 @@ def _openai_responses(raw: Mapping[str, JSON]) -> Usage | None:
     given, output = _count(raw, "input_tokens"), _count(raw, "output_tokens")
     if given is None or output is None:
         return None
-    details = _part(raw, "input_tokens_details")
-    reasoning = _count(_part(raw, "output_tokens_details"), "reasoning_tokens") or 0
+    details, total = _part(raw, "input_tokens_details"), _count(raw, "total_tokens")
+    output, reasoning = _with_reasoning(
+        output,
+        _count(_part(raw, "output_tokens_details"), "reasoning_tokens") or 0,
+        None if total is None else total - given,
+    )
     cached = _count(details, "cached_tokens") or 0
     return _usage(given, cached, _count(details, "cache_write_tokens") or 0, output, reasoning)
 
@@ -82,8 +113,26 @@ def _anthropic(raw: Mapping[str, JSON]) -> Usage | None:
     if fresh is None or output is None:
         return None
     cached = _count(raw, "cache_read_input_tokens") or 0
-    written = _count(raw, "cache_creation_input_tokens") or 0
-    return _usage(fresh + cached + written, cached, written, output, 0)
+    written = _count(raw, "cache_creation_input_tokens")
+    if written is None:
+        lifetimes = _part(raw, "cache_creation")
+        written = sum(_count(lifetimes, name) or 0 for name in lifetimes)
+    thinking = _count(_part(raw, "output_tokens_details"), "thinking_tokens") or 0
+    return _usage(fresh + cached + written, cached, written, output, thinking)
+
+
+def _with_reasoning(output: int, reasoning: int, by_total: int | None) -> tuple[int, int]:
+    """Output and reasoning, where some servers count reasoning beside the output.
+
+    The total tells, or the impossibility. Where the total is more than its parts and no reasoning is named, the rest
+    is reasoning that the server does not name (Gemini, by its OpenAI-like endpoint).
+    """
+    beside = 0 if by_total is None else by_total - output
+    if reasoning and (reasoning > output or reasoning == beside):
+        return output + reasoning, reasoning
+    if not reasoning and beside > 0:
+        return output + beside, beside
+    return output, reasoning
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, JSON]], Usage | None]]] = {

@@ -8,14 +8,12 @@ import attrs
 import pytest
 import trio
 
-from agentcompass.components.base import AttemptModel, ModelClient
 from agentcompass.components.messages import Message, Tool
-from agentcompass.components.models import exchange, open_client
-from agentcompass.components.models.calls import MAX_MALFORMED, Timing
+from agentcompass.components.models import exchange
+from agentcompass.components.models.calls import MAX_MALFORMED
 from agentcompass.errors import ConfigurationError, ModelError
 from agentcompass.records import Usage
 from agentcompass.secrets import Secret
-from agentcompass.spec.resolved import ModelConfig
 from support.endpoint import (
     BIG_SIZE,
     FakeEndpoint,
@@ -32,55 +30,9 @@ from support.endpoint import (
     stream,
     text,
 )
+from support.opened import KEY, QUICK, RETRIES, Opened
 
-KEY = "sk-live-0123456789abcdef"
-PRICES = {"org/model": {"input": 1.0, "output": 10.0}}
-QUICK = Timing(idle_seconds=5.0, backoff_base_seconds=0.001, backoff_cap_seconds=0.01)
 HI = [Message(role="user", content="hi")]
-RETRIES = 3
-
-
-def config_for(endpoint, **changes):
-    config = ModelConfig(
-        id="org/model",
-        base_url=getattr(endpoint, "base_url", endpoint),
-        api_key=Secret(KEY),
-        api_protocol=("auto",),
-        params={},
-        max_retries=RETRIES,
-        timeout_seconds=30.0,
-        max_connections=32,
-    )
-    return attrs.evolve(config, **changes)
-
-
-class Opened:
-    """A client, the model lent by it, and the retries that were told."""
-
-    def __init__(
-        self, endpoint, *, timing=QUICK, protocols=("openai-chat",), prices=PRICES, **changes
-    ):
-        config = config_for(endpoint, **changes)
-        self.client: ModelClient = open_client(
-            config, harness_protocols=protocols, prices=prices, timing=timing
-        )
-        self.retries = []
-        self.model: AttemptModel = self.client.lend(self.retries.append)
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_exc):
-        await self.client.aclose()
-
-    async def say(self, words="hi", **options):
-        return await self.model.chat([Message(role="user", content=words)], **options)
-
-    async def fail(self, **options):
-        """Make a call that must fail, and return the error."""
-        with pytest.raises(ModelError) as caught:
-            await self.say(**options)
-        return caught.value
 
 
 # --- requests and replies
@@ -278,7 +230,7 @@ async def test_without_a_key_no_header_is_sent(key):
 
 def test_no_protocol_in_common_is_a_configuration_error():
     with pytest.raises(ConfigurationError, match="protocol"):
-        Opened("http://host", protocols=("anthropic",))
+        Opened("http://host", protocols=("anthropic",), api_protocol=("openai-chat",))
 
 
 async def test_a_proxy_of_the_environment_is_used(monkeypatch):

@@ -29,6 +29,15 @@ def openai(message="", code=None, type=None):  # noqa: A002
     return {"error": {"message": message, "code": code, "type": type, "param": None}}
 
 
+def anthropic(message="", type="invalid_request_error"):  # noqa: A002
+    return {"type": "error", "error": {"type": type, "message": message}, "request_id": "r"}
+
+
+STALE = "Invalid `signature` in `thinking` block. The block is bound to a different conversation."
+MODIFIED = (
+    "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified."
+)
+
 CASES = [
     (400, openai("bad temperature"), "bad-request", False),
     (422, {"detail": [{"loc": ["body"], "msg": "field required"}]}, "bad-request", False),
@@ -115,7 +124,58 @@ CASES = [
     (307, b"", "redirected", False),
     (400, openai("request 429 of batch failed"), "bad-request", False),
     (None, openai("upstream broke"), "server-error", True),
+    (400, anthropic("max_tokens: required"), "bad-request", False),
+    (400, anthropic("prompt is too long: 9 tokens > 4 maximum"), "context-exceeded", False),
+    (
+        400,
+        anthropic("input length and `max_tokens` exceed context limit: 9 + 4 > 10"),
+        "context-exceeded",
+        False,
+    ),
+    (400, anthropic(f"messages.1.content.0: {STALE}"), "reasoning-refused", False),
+    (400, anthropic(f"messages.1.content.0: {MODIFIED}"), "reasoning-refused", False),
+    (400, anthropic("thinking: is not supported"), "bad-request", False),
+    (401, anthropic("invalid x-api-key", "authentication_error"), "unauthorized", False),
+    (402, anthropic("no credit", "billing_error"), "quota-exceeded", False),
+    (429, anthropic("no credit", "billing_error"), "quota-exceeded", False),
+    (403, anthropic("no", "permission_error"), "unauthorized", False),
+    (404, anthropic("model: claude-x", "not_found_error"), "model-not-found", False),
+    (404, anthropic("Not Found", "not_found_error"), "endpoint-not-found", False),
+    (413, anthropic("too large", "request_too_large"), "bad-request", False),
+    (429, anthropic("slow down", "rate_limit_error"), "rate-limited", True),
+    (500, anthropic("oops", "api_error"), "server-error", True),
+    (504, anthropic("late", "timeout_error"), "server-error", True),
+    (529, anthropic("Overloaded", "overloaded_error"), "server-error", True),
 ]
+
+IN_STREAMS = [
+    (anthropic("Overloaded", "overloaded_error"), "server-error", True),
+    (anthropic("slow down", "rate_limit_error"), "rate-limited", True),
+    (anthropic("bad"), "bad-request", False),
+    (anthropic("prompt is too long"), "context-exceeded", False),
+    (anthropic("no", "authentication_error"), "unauthorized", False),
+    (openai("slow down", code="rate_limit_exceeded", type="tokens"), "rate-limited", True),
+    (
+        openai("x", code="context_length_exceeded", type="invalid_request_error"),
+        "context-exceeded",
+        False,
+    ),
+    (openai("x", code="insufficient_quota"), "quota-exceeded", False),
+    ({"type": "error", "code": "rate_limit_exceeded", "message": "x"}, "rate-limited", True),
+    ({"type": "error", "code": None, "message": "x"}, "server-error", True),
+    ({"error": {"code": "server_error", "message": "x"}}, "server-error", True),
+    ({"error": {"code": "invalid_prompt", "message": "x"}}, "bad-request", False),
+    ({"error": {"code": "new_code", "message": "x"}}, "server-error", True),
+]
+
+
+@pytest.mark.parametrize(("payload", "code", "retryable"), IN_STREAMS, ids=range(len(IN_STREAMS)))
+def test_errors_that_come_with_a_success_are_known_by_their_words(
+    wording, payload, code, retryable
+):
+    read = ErrorObject.read(payload)
+    error = from_answer(read.status, read, wording=wording)
+    assert (error.code, error.retryable) == (code, retryable)
 
 
 @pytest.mark.parametrize(("status", "payload", "code", "retryable"), CASES, ids=range(len(CASES)))

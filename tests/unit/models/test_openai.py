@@ -2,6 +2,7 @@
 
 import json
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from agentcompass.components.messages import Message, Tool, ToolCall
 from agentcompass.components.models.openai_chat import OpenAIChat
 from agentcompass.components.models.openai_completions import OpenAICompletions
-from agentcompass.components.models.openai_stream import StreamedAnswer
+from agentcompass.components.models.openai_stream import ChoiceStream
 from agentcompass.errors import ModelError
 from agentcompass.records import Usage
+from support.dialects import chat_events
 from support.endpoint import chat, completion, stream
 
 CHAT, TEXT = OpenAIChat(), OpenAICompletions()
@@ -77,6 +79,31 @@ def test_without_tools_none_are_sent():
 def test_a_prompt_has_its_wire_form():
     assert TEXT.completion_body("def f", ["\ndef"]) == {"prompt": "def f", "stop": ["\ndef"]}
     assert TEXT.completion_body("def f", []) == {"prompt": "def f"}
+
+
+def test_markers_of_a_prefix_and_other_parts_go_as_they_are():
+    parts = (
+        {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}},
+        {"type": "text", "text": "y", "prompt_cache_breakpoint": {"mode": "explicit"}},
+        {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+    )
+    body = CHAT.chat_body([Message(role="user", content=parts)], [])
+    assert body["messages"][0]["content"] == list(parts)
+
+
+@pytest.mark.parametrize("codec", [CHAT, TEXT], ids=lambda codec: codec.name)
+def test_a_streamed_request_asks_for_usage_unless_the_user_says_otherwise(codec):
+    asked = {"stream_options": {"include_usage": True}}
+    assert codec.with_defaults({"stream": True}) == {"stream": True, **asked}
+    own = {"stream": True, "stream_options": None}
+    assert codec.with_defaults(own) == own
+    assert codec.with_defaults({"stream": False}) == {"stream": False}
+
+
+@pytest.mark.parametrize("codec", [CHAT, TEXT], ids=lambda codec: codec.name)
+def test_the_key_is_a_bearer_token(codec):
+    assert codec.headers("k", "host") == {"Authorization": "Bearer k"}
+    assert codec.headers(None, "host") == {}
 
 
 @pytest.mark.parametrize("codec", [CHAT, TEXT], ids=lambda codec: codec.name)
@@ -186,11 +213,73 @@ def test_a_completion_is_read():
     assert (read.model, read.response_id) == ("served-model", "response-1")
 
 
+@pytest.mark.parametrize(
+    ("message", "reason", "text", "meaning"),
+    [
+        ({"content": None, "refusal": "No."}, "stop", "No.", "refusal"),
+        ({"content": "", "refusal": "No."}, "stop", "No.", "refusal"),
+        ({"content": "begun", "refusal": "No."}, "length", "begun", "length"),
+        ({"content": "x", "refusal": None}, "stop", "x", "stop"),
+    ],
+    ids=["usual", "empty content", "cut", "none"],
+)
+def test_a_refusal_is_told_and_is_the_answer(message, reason, text, meaning):
+    read = reply({"message": message, "finish_reason": reason})
+    assert (read.message.text, read.stop_reason) == (text, meaning)
+
+
+# --- reasoning from turn to turn
+
+
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+SIGNED = {**CALL, "index": 0, "extra_content": {"google": {"thought_signature": "s"}}}
+DETAILS = [{"type": "reasoning.text", "text": "hm", "signature": "s", "index": 0}]
+
+
+def sent_back(**message):
+    return CHAT.chat_body([said(**message).message], [])["messages"][0]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"reasoning_content": "hm"},
+        {"reasoning_content": ""},
+        {"reasoning": "hm"},
+        {"reasoning": "hm", "reasoning_details": DETAILS},
+        {"extra_content": {"google": {"thought_signature": "s"}}},
+        {},
+    ],
+    ids=["deepseek", "deepseek, empty", "vllm", "openrouter", "gemini", "none"],
+)
+def test_with_calls_an_endpoint_is_sent_its_own_reasoning_by_its_own_names(own):
+    plain = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    assert sent_back(content=None, tool_calls=[CALL], **own) == {**plain, **own}
+
+
+def test_the_signature_of_a_call_goes_back_with_the_call():
+    message = said(content=None, tool_calls=[SIGNED, {**CALL, "id": "2"}]).message
+    first, second = CHAT.chat_body([message], [])["messages"][0]["tool_calls"]
+    assert first["extra_content"] == SIGNED["extra_content"]
+    assert "index" not in first
+    assert "extra_content" not in second
+    other_order = attrs.evolve(message, tool_calls=message.tool_calls[::-1])
+    swapped = CHAT.chat_body([other_order], [])["messages"][0]["tool_calls"]
+    assert swapped == [second, first]
+
+
+def test_without_calls_and_to_other_protocols_reasoning_is_not_sent():
+    assert sent_back(content="x", reasoning_content="hm") == {"role": "assistant", "content": "x"}
+    message = said(content=None, reasoning_content="hm", tool_calls=[CALL]).message
+    foreign = attrs.evolve(message, verbatim=attrs.evolve(message.verbatim, protocol="anthropic"))
+    assert "reasoning_content" not in CHAT.chat_body([foreign], [])["messages"][0]
+
+
 # --- streams
 
 
 def assemble(*payloads):
-    answer = StreamedAnswer()
+    answer = ChoiceStream()
     for payload in payloads:
         answer.add(payload)
     return answer
@@ -249,6 +338,41 @@ def test_tool_calls_without_or_with_equal_indices_are_told_apart_by_id():
             call_delta(index, "b", "g", "["),
             call_delta(index, None, None, "]"),
         ) == [("a", "f", "{}"), ("b", "g", "[]")]
+
+
+def test_a_streamed_answer_of_every_kind_reads_as_the_whole_one_does():
+    for tool_calls in ([], [SIGNED, {**CALL, "id": "2"}]):
+        whole = chat("hello", reasoning="hm").json
+        message = whole["choices"][0]["message"]
+        message |= {"reasoning_details": DETAILS, "extra_content": {"x": 1}, "refusal": "No."}
+        message |= {"tool_calls": tool_calls} if tool_calls else {}
+        answer = assemble(*chat_events(whole))
+        assert CHAT.reply(answer.whole(), USAGE) == CHAT.reply(whole, USAGE)
+
+
+def test_pieces_of_reasoning_details_are_put_together():
+    def piece(kind, index, **fields):
+        return delta(reasoning_details=[{"type": f"reasoning.{kind}", "index": index, **fields}])
+
+    answer = assemble(
+        piece("text", 0, text="h", signature=None),
+        piece("text", 0, text="m", signature="s"),
+        piece("encrypted", 1, data="a"),
+        piece("encrypted", 2, data="b"),
+        piece("summary", 3, summary="x"),
+        piece("summary", 3, summary=None),
+        piece("text", 4, text="y"),
+        delta(reasoning_details="nonsense"),
+        delta(reasoning_details=["nonsense"]),
+    )
+    details = answer.whole()["choices"][0]["message"]["reasoning_details"]
+    assert [{k: v for k, v in each.items() if k not in {"type", "index"}} for each in details] == [
+        {"signature": "s", "text": "hm"},
+        {"data": "a"},
+        {"data": "b"},
+        {"summary": "x"},
+        {"text": "y"},
+    ]
 
 
 def test_a_name_that_is_repeated_is_not_doubled():

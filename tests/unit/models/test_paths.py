@@ -32,3 +32,18 @@ def test_where_chats_may_be(base, paths):
 
 def test_a_complete_url_of_chats_serves_completions_too():
     assert candidate_paths("/v1/chat/completions", "completions") == ("/v1/completions",)
+
+
+@pytest.mark.parametrize(
+    ("base", "paths"),
+    [
+        ("", ("/v1/messages", "/messages")),
+        ("/v1", ("/v1/messages",)),
+        ("/api/anthropic/", ("/api/anthropic/v1/messages", "/api/anthropic/messages")),
+        ("/anthropic/v1", ("/anthropic/v1/messages",)),
+        ("/v1/messages", ("/v1/messages",)),
+        ("/v1/chat/completions", ("/v1/messages",)),
+    ],
+)
+def test_a_prefix_of_messages_lacks_its_version_as_the_official_clients_expect(base, paths):
+    assert candidate_paths(base, "messages") == paths

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcompass.components.models.usage import merged, normalise, unmetered
+from agentcompass.components.models.usage import is_standard, merged, normalise, unmetered
 
 CASES = json.loads(Path(__file__).parents[2].joinpath("data/usage.json").read_text())["cases"]
 PROTOCOLS = ["openai-chat", "openai-completions", "openai-responses", "anthropic"]
@@ -58,7 +58,8 @@ def test_reference_cases(case):
     ],
 )
 def test_nonsense_is_unknown_not_zero(raw):
-    assert normalise("openai-chat", raw) == unmetered()
+    for protocol in PROTOCOLS:
+        assert normalise(protocol, raw) == unmetered()
 
 
 def test_whole_floats_count():
@@ -90,6 +91,46 @@ def test_parts_are_never_more_than_the_whole():
     assert (usage.cached_tokens, usage.cache_write_tokens) == (5, 0)
 
 
+def test_later_events_win_but_for_what_they_do_not_know():
+    earlier = {"a": 1, "b": 2, "c": None, "d": {"x": 1}}
+    later = {"a": 3, "b": 0, "c": 0, "d": {}, "e": 0, "f": None}
+    assert merged(earlier, later) == {"a": 3, "b": 2, "c": 0, "d": {"x": 1}, "e": 0, "f": None}
+    assert merged(None, later) == later
+    assert merged(earlier, None) == merged(earlier, "many") == earlier
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_ordinary"),
+    [
+        (None, True),
+        ({"input_tokens": 5, "output_tokens": 1}, True),
+        ({"service_tier": "standard", "speed": None, "inference_geo": "not_available"}, True),
+        (
+            {"cache_creation": {"ephemeral_5m_input_tokens": 9, "ephemeral_1h_input_tokens": 0}},
+            True,
+        ),
+        ({"server_tool_use": {"web_search_requests": 0}}, True),
+        ({"service_tier": "priority"}, False),
+        ({"service_tier": "batch"}, False),
+        ({"speed": "fast"}, False),
+        ({"inference_geo": "us"}, False),
+        ({"cache_creation": {"ephemeral_1h_input_tokens": 1}}, False),
+        (
+            {"input_tokens_details": {"cache_write_tokens_details": {"ttl_12h_tokens": 4}}},
+            False,
+        ),
+        (
+            {"prompt_tokens_details": {"cache_write_tokens_details": {"ttl_12h_tokens": 4}}},
+            False,
+        ),
+        ({"server_tool_use": {"web_search_requests": 2}}, False),
+    ],
+    ids=range(13),
+)
+def test_calls_that_no_list_price_is_for_are_known(raw, is_ordinary):
+    assert is_standard(raw) == is_ordinary
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.dictionaries(
@@ -105,6 +146,10 @@ JSON_VALUES = st.recursive(
                 "completion_tokens_details",
                 "reasoning_tokens",
                 "cache_read_input_tokens",
+                "cache_creation",
+                "output_tokens_details",
+                "server_tool_use",
+                "service_tier",
             ]
         ),
         inner,
@@ -119,3 +164,4 @@ def test_no_usage_object_is_fatal_and_sums_always_hold(protocol, earlier, later)
     assert usage.calls == 1
     assert 0 <= usage.cached_tokens + usage.cache_write_tokens <= usage.input_tokens
     assert 0 <= usage.reasoning_tokens <= usage.output_tokens
+    assert is_standard(merged(earlier, later)) in {True, False}
