@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Final, final
 
-import attrs
-
 from agentcompass.components.analysis import (
     AnalyzerParams,
     Figures,
@@ -16,12 +14,13 @@ from agentcompass.components.analysis import (
 )
 from agentcompass.components.analyzers.reading import number, seconds_of
 from agentcompass.components.base import Analyzer
+from agentcompass.data import frozen
 from agentcompass.spec.ranges import NonNegativeFloat
 
 CALL: Final = "slowest step"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LatencyParams(AnalyzerParams):
     """Parameters of `latency`."""
 

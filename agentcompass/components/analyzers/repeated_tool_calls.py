@@ -6,11 +6,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Final, final
 
-import attrs
-
 from agentcompass.components.analysis import AnalyzerParams, Finding, FinishedAttempt
 from agentcompass.components.analyzers.reading import Call, calls_in
 from agentcompass.components.base import Analyzer
+from agentcompass.data import frozen
 from agentcompass.errors import counted
 from agentcompass.spec.ranges import Range
 
@@ -19,7 +18,7 @@ LONGEST_CYCLE: Final = 4
 _SHOWN: Final = 120
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RepeatedToolCallsParams(AnalyzerParams):
     """Parameters of `repeated_tool_calls`."""
 
@@ -27,7 +26,7 @@ class RepeatedToolCallsParams(AnalyzerParams):
     """How often in a row the same call, or the same cycle of calls, must come."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Repeat:
     """A cycle of calls that came several times in a row."""
 

@@ -6,11 +6,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final, final
 
-import attrs
-
 from agentcompass.components.analysis import AnalyzerParams, Finding, FinishedAttempt
 from agentcompass.components.analyzers.reading import is_reply, text_of
 from agentcompass.components.base import Analyzer
+from agentcompass.data import frozen
 from agentcompass.spec.ranges import PositiveInt
 
 WINDOW: Final = 4096
@@ -24,7 +23,7 @@ _MAX_RATIO: Final = 0.35
 """Text of which half is a loop compresses below this; ordinary prose and code do not, or not by much."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RepetitionParams(AnalyzerParams):
     """Parameters of `repetition`."""
 
@@ -32,7 +31,7 @@ class RepetitionParams(AnalyzerParams):
     """Characters that a loop must cover, at least."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Loop:
     """A unit that a text repeats up to its end; the last time perhaps not whole."""
 

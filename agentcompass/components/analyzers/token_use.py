@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, final
 
-import attrs
-
 from agentcompass.components.analysis import (
     AnalyzerParams,
     Figures,
@@ -15,10 +13,11 @@ from agentcompass.components.analysis import (
     Summarizer,
 )
 from agentcompass.components.base import Analyzer
+from agentcompass.data import frozen
 from agentcompass.spec.ranges import NonNegativeInt
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TokenUseParams(AnalyzerParams):
     """Parameters of `token_use`."""
 

@@ -20,7 +20,6 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, final
 
-import attrs
 import trio
 
 from agentcompass.components.base import (
@@ -39,6 +38,7 @@ from agentcompass.components.benchmarks import code_blocks
 from agentcompass.components.benchmarks.selection import SelectionParams, select
 from agentcompass.components.dependencies import ensure_extra
 from agentcompass.components.messages import Message
+from agentcompass.data import frozen
 from agentcompass.errors import EvaluatorError, PreflightError
 from agentcompass.records import Metric
 from agentcompass.spec.ranges import PositiveFloat, Range
@@ -74,7 +74,7 @@ done
 exit 127"""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HumanEvalParams(SelectionParams):
     """Parameters of `humaneval`."""
 
@@ -89,7 +89,7 @@ class HumanEvalParams(SelectionParams):
     """Interpreter in the sandbox; None: the one AgentCompass runs on if the sandbox has it, else `python3`."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Problem:
     """A task as published."""
 

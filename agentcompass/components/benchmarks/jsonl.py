@@ -26,6 +26,7 @@ from agentcompass.components.benchmarks.jsonl_file import Contents, Item, Scorer
 from agentcompass.components.benchmarks.scoring import Comparison
 from agentcompass.components.benchmarks.selection import SELECTION, SelectionParams, check_names
 from agentcompass.components.messages import Message
+from agentcompass.data import frozen
 from agentcompass.errors import EvaluatorError
 from agentcompass.records import JSON, Metric
 from agentcompass.spec.problems import Problems
@@ -53,7 +54,7 @@ def _as_typed(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JsonLinesParams(SelectionParams):
     """Parameters of `jsonl`."""
 

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeAlias, final, get_args
 
-import attrs
-
 from agentcompass.components.base import Task
 from agentcompass.components.benchmarks import regexes, scoring
 from agentcompass.components.messages import Message
+from agentcompass.data import frozen
 from agentcompass.errors import did_you_mean
 from agentcompass.metrics.board import UNCATEGORIZED
 from agentcompass.records import JSON
@@ -43,7 +42,7 @@ _TYPES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
 _ROLES: Final = ("system", "user", "assistant")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Item:
     """What a line says about a task."""
 
@@ -57,7 +56,7 @@ class Item:
     scorer: Scorer
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Contents:
     """A whole file."""
 

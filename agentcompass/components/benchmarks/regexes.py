@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import attrs
 import trio
 
 from agentcompass.components.benchmarks.scoring import MAX_CHARACTERS
+from agentcompass.data import frozen
 from agentcompass.errors import EvaluatorError
 
 CPU_SECONDS: Final = 5
@@ -24,7 +24,7 @@ WALL_SECONDS: Final = 120.0
 _CHILD: Final = Path(__file__).with_name("regex_child.py")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Found:
     """What the expressions found."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
-import attrs
+from agentcompass.data import frozen
 
 MAX_CHARACTERS: Final = 100_000
 """How much of an answer is searched for numbers and patterns: its end, where final answers stand."""
@@ -23,7 +23,7 @@ _SIGN: Final = re.compile(r"(?:^|[^\w)\]])(?P<sign>[-+\u2212])[$\u20ac\u00a3\u00
 _CURRENCY_FIRST: Final = re.compile(r"[$\u20ac\u00a3\u00a5](?P<sign>[-+\u2212])$")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Comparison:
     """What counts as the same."""
 

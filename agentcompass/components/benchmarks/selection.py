@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from agentcompass.components.base import Task
+from agentcompass.data import frozen
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.ranges import PositiveInt
 
@@ -18,7 +19,7 @@ MAX_SUGGESTIONS: Final = 10
 """Names for which the nearest is looked up: comparing one with a hundred thousand takes a second."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SelectionParams:
     """Parameters that every benchmark with named tasks has."""
 

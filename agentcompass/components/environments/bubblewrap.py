@@ -14,10 +14,9 @@ from shlex import join, quote
 from shutil import which
 from typing import Final
 
-import attrs
-
 from agentcompass.components.environments.keeper import INSIDE
 from agentcompass.components.environments.workspace import SANDBOX_TMP, SANDBOX_WORK, Workspace
+from agentcompass.data import frozen
 from agentcompass.errors import PreflightError
 
 PROGRAM: Final = "bwrap"
@@ -73,7 +72,7 @@ NO_NAMESPACES: Final = (
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class View:
     """What of this machine is visible, read-only, in every sandbox of an environment."""
 

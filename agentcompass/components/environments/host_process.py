@@ -42,6 +42,7 @@ from agentcompass.components.environments.workspace import (
     directory_of,
     undone_on_error,
 )
+from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError, PreflightError, SandboxError
 from agentcompass.records import Lease
 
@@ -55,7 +56,7 @@ DEFAULT_PIDS = 4096
 """Of an isolated sandbox whose plan does not say; of others all that the user may have."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HostProcessParams:
     """Parameters of `host_process`."""
 

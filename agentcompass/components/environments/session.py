@@ -11,7 +11,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TypeVar, final
 
-import attrs
 import trio
 from trio.from_thread import check_cancelled
 
@@ -23,6 +22,7 @@ from agentcompass.components.environments.place import Place
 from agentcompass.components.environments.space import DiskSpace
 from agentcompass.components.environments.trees import Command, Tree
 from agentcompass.components.environments.workspace import Workspace, disk_full
+from agentcompass.data import frozen
 from agentcompass.errors import SandboxError
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ LAST_SECONDS = 3.0
 """For removal of the workspace when the task that closes it has been cancelled."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Surroundings:
     """What every command of a session gets."""
 
@@ -114,7 +114,7 @@ class HostSession(Session):
             )
         started = trio.current_time()
         argv = [self._surroundings.shell, "-c", command] if isinstance(command, str) else command
-        if problem := _unspeakable(argv, env or {}, cwd):
+        if problem := unspeakable(argv, env or {}, cwd):
             return ExecResult(returncode=CANNOT_START, stdout="", stderr=problem)
         data = to_bytes(stdin) if isinstance(stdin, str) else stdin or b""
         outputs = (HeadTail(max_output), HeadTail(max_output))
@@ -180,7 +180,7 @@ class HostSession(Session):
             SandboxError: The sandbox's keeper was killed (code `sandbox-died`).
             ValueError: An argument cannot be one of a program.
         """
-        if problem := _unspeakable(argv, env or {}, cwd):
+        if problem := unspeakable(argv, env or {}, cwd):
             raise ValueError(problem)
         if tty:
             env = {"TERM": "xterm-256color", **(env or {})}
@@ -361,7 +361,7 @@ def to_bytes(text: str) -> bytes:
         return text.encode(errors="replace")
 
 
-def _unspeakable(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> str | None:
+def unspeakable(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> str | None:
     """Say why the operating system could not even be asked to start this; None if it can."""
     if not argv:
         return "no command"

@@ -1,9 +1,4 @@
-"""Copying files and directories into a workspace and out of it. Blocking functions, for worker threads.
-
-Rules for links: into the workspace, a relative link that stays below the copied directory is kept, any other is
-copied as what it leads to. Out of it, a link is kept (made relative) if it stays below the copied directory; any
-other is left out, as are pipes, sockets, devices and what its owner made unreadable.
-"""
+"""Copying files and directories into a workspace and out of it, by the rules of `copying`. Blocking functions."""
 
 from __future__ import annotations
 
@@ -22,9 +17,7 @@ from agentcompass.components.environments.workspace import (
     too_large,
     write_all,
 )
-
-ENTRY_BYTES = 512
-"""What a name counts towards a limit, so that a million empty files are not nothing."""
+from agentcompass.copying import ENTRY_BYTES, kept_link, parts
 
 
 def upload(space: Workspace, source: Path, target: str, check: Callable[[], None]) -> None:
@@ -40,32 +33,14 @@ def upload(space: Workspace, source: Path, target: str, check: Callable[[], None
         FileNotFoundError: There is no `source`.
         SandboxError: The disk is full (code `disk-full`), or `target` leads outside (`path-outside`).
     """
-    if not source.is_dir():
-        _upload_file(space, source, target, check)
-        return
-    base = source.resolve()
-    # Each with the real directories above it, by which a link back to one of them is known.
-    above: tuple[Path, ...] = (base,)
-    waiting = [(source, PurePosixPath(target), above)]
-    while waiting:
-        directory, goal, above = waiting.pop()
-        space.make_dir(str(goal))
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                check()
-                path, copy = Path(entry.path), goal / entry.name
-                if entry.is_symlink() and _stays_below(path, base):
-                    space.link(str(copy), str(path.readlink()))
-                elif entry.is_dir():
-                    if (real := path.resolve()) not in above:
-                        waiting.append((path, copy, (*above, real)))
-                elif entry.is_file():
-                    _upload_file(space, path, str(copy), check)
-
-
-def _stays_below(link: Path, base: Path) -> bool:
-    to = link.readlink()
-    return not to.is_absolute() and link.resolve().is_relative_to(base)
+    for part in parts(source, check):
+        copy = str(PurePosixPath(target, part.name))
+        if part.link is not None:
+            space.link(copy, part.link)
+        elif part.is_dir:
+            space.make_dir(copy)
+        else:
+            _upload_file(space, part.source, copy, check)
 
 
 def _upload_file(space: Workspace, source: Path, target: str, check: Callable[[], None]) -> None:
@@ -154,9 +129,9 @@ class _Download:
         absolute = self.space.unseen(os.path.normpath(to)) if to.startswith("/") else to
         if absolute is None:
             return
-        real = os.path.normpath(PurePosixPath(parent, absolute))
-        if PurePosixPath(real).is_relative_to(base):
-            self.links.append((copy, os.path.relpath(real, parent)))
+        kept = kept_link(base, parent, absolute)
+        if kept is not None:
+            self.links.append((copy, kept))
 
     def _file(self, path: str, copy: Path) -> None:
         fd = self.space.open_located(path, os.O_RDONLY)

@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
-import attrs
 import trio
 
 from agentcompass import descriptors
+from agentcompass.data import frozen
 from agentcompass.errors import SandboxError
 
 START_SECONDS = 60.0
@@ -32,7 +32,7 @@ KILL_SECONDS = 8.0
 """For a guard to confirm that its tree is dead: more than the guard gives itself."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Command:
     """A program to start, as the operating system wants it."""
 

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-import attrs
-
 from agentcompass.components.base import MiB
+from agentcompass.data import frozen
 from agentcompass.errors import SandboxError
 
 DIR_PREFIX = "agentcompass-"
@@ -34,7 +33,7 @@ MAX_LINKS: Final = 40
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Workspace:
     """The directories of a sandbox."""
 

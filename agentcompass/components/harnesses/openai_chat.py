@@ -13,12 +13,13 @@ import trio
 from agentcompass.components.base import AgentOutcome, Emit, Harness, Model, Session, TaskInput
 from agentcompass.components.harnesses import steps
 from agentcompass.components.messages import Message, Reply
+from agentcompass.data import frozen
 from agentcompass.errors import ModelError
 
 COMPLETIONS: Final = "openai-completions"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OpenAIChatParams:
     """Parameters of `openai_chat`; those of the generation are the model's."""
 
@@ -32,7 +33,12 @@ class OpenAIChat(Harness[OpenAIChatParams]):
 
     id = "openai_chat"
     Params: ClassVar[type] = OpenAIChatParams
-    protocols: ClassVar[tuple[str, ...]] = ("openai-chat", COMPLETIONS)
+    protocols: ClassVar[tuple[str, ...]] = (
+        "openai-chat",
+        "openai-responses",
+        "anthropic",
+        COMPLETIONS,
+    )
 
     async def run(
         self, task_input: TaskInput, session: Session | None, model: Model, emit: Emit

@@ -9,17 +9,19 @@ import attrs
 
 from agentcompass.components.base import AgentOutcome
 from agentcompass.components.messages import Message, Reply, StopReason, ToolCall
+from agentcompass.data import frozen
 from agentcompass.errors import ModelError
 from agentcompass.records import JSON, StoppedBy, Usage
 
 STOPPED_BY: Final[Mapping[StopReason, StoppedBy]] = {
     "length": "max_tokens",
+    "refusal": "refusal",
     "content_filter": "content_filter",
 }
 """What a reply that was cut off means for the outcome that rests on it."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolResult:
     """What came of a tool call."""
 

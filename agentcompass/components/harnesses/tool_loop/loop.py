@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final, final
 
-import attrs
 import trio
 
 from agentcompass.components.base import (
@@ -20,6 +19,7 @@ from agentcompass.components.harnesses import steps
 from agentcompass.components.harnesses.tool_loop.conversation import Conversation
 from agentcompass.components.harnesses.tool_loop.tools import Toolbox
 from agentcompass.components.messages import Message, Reply
+from agentcompass.data import frozen
 from agentcompass.errors import ModelError, SandboxError
 from agentcompass.records import Usage
 from agentcompass.spec.ranges import PositiveFloat, PositiveInt, Range
@@ -35,7 +35,7 @@ You called no tool. If you are done, call `submit` with your answer; if not, go 
 call will be taken as your answer."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolLoopParams:
     """Parameters of `tool_loop`; those of the generation are the model's."""
 
@@ -60,7 +60,7 @@ class ToolLoop(Harness[ToolLoopParams]):
     Params: ClassVar[type] = ToolLoopParams
     needs_sandbox = True
     sends: ClassVar[tuple[str, ...]] = ("tools",)
-    protocols: ClassVar[tuple[str, ...]] = ("openai-chat",)
+    protocols: ClassVar[tuple[str, ...]] = ("openai-chat", "openai-responses", "anthropic")
 
     async def run(
         self, task_input: TaskInput, session: Session | None, model: Model, emit: Emit

@@ -1,0 +1,173 @@
+"""What a user may say to `docker`, and what an engine is told for it."""
+
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agentcompass.components.base import Resources, SandboxPlan
+from agentcompass.components.environments.docker.config import (
+    container_config,
+    lifetime_of,
+    relayed_hosts,
+    resources_of,
+)
+from agentcompass.components.environments.docker.environment import DockerEnvironment
+from agentcompass.components.environments.docker.params import (
+    AllowedHost,
+    DockerParams,
+    Mount,
+    allowed_host_of,
+    mount_of,
+)
+from agentcompass.errors import ConfigurationError
+from agentcompass.records import Lease, ProcessIdentity
+
+LEASE = Lease(
+    id="l1",
+    run_id="r1",
+    task_id="../../x",
+    environment="docker",
+    name="agentcompass-l1",
+    created_at="2026-01-01T00:00:00+00:00",
+    expires_at="2026-01-02T00:00:00+00:00",
+    owner=ProcessIdentity(boot_id="b", pid=7, started=9),
+)
+
+
+def config(plan=None, **params):
+    return container_config(
+        DockerParams(**params), plan or SandboxPlan(), LEASE, "image", lifetime=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"image": "a", "build": "b"}, "image and build"),
+        ({"workdir": "here"}, "not absolute"),
+        ({"network": "host"}, "not be the sandbox's own"),
+        ({"network": "container:x"}, "not be the sandbox's own"),
+        ({"network": "none", "allowed_hosts": ("a",)}, "exclude each other"),
+        ({"allowed_hosts": ("a:80", "A")}, "port 80 of a twice"),
+        ({"allowed_hosts": ("*.a",)}, "no patterns"),
+        ({"allowed_hosts": ("10.0.0.1:80",)}, "needs a name"),
+        ({"allowed_hosts": ("localhost:80",)}, "needs a name"),
+        ({"allowed_hosts": ("a:0",)}, "HOST:PORT"),
+        ({"allowed_hosts": ("a b",)}, "HOST:PORT"),
+        ({"allowed_hosts": tuple(f"h{n}" for n in range(65))}, "more than 64"),
+        ({"mounts": ("/a",)}, "SOURCE:TARGET"),
+        ({"mounts": ("/a:/b:rx",)}, "SOURCE:TARGET"),
+        ({"mounts": ("/a:b",)}, "SOURCE:TARGET"),
+        ({"mounts": ("/var/run/docker.sock:/s",)}, "this whole machine"),
+        ({"mounts": ("/:/host:ro",)}, "this whole machine"),
+        ({"mounts": ("/run/../run:/r",)}, "this whole machine"),
+        ({"security_opt": ("seccomp:unconfined",)}, "wall"),
+        ({"command": ("a",), "init": False}, "needs init"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_any_engine_is_asked(params, words):
+    with pytest.raises(ConfigurationError, match=words):
+        DockerEnvironment(DockerParams(**params))
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    with pytest.raises(ConfigurationError) as caught:
+        DockerEnvironment(DockerParams(workdir="x", mounts=("y",), network="host"))
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_a_link_to_an_engines_socket_is_refused_too(tmp_path):
+    (tmp_path / "innocent").symlink_to("/run")
+    with pytest.raises(ValueError, match="whole machine"):
+        mount_of(f"{tmp_path}/innocent:/x")
+
+
+def test_mounts_are_directories_or_volumes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert mount_of("./data:/d:ro") == Mount(
+        source=f"{os.path.realpath(tmp_path)}/data", target="/d", is_read_only=True
+    )
+    assert mount_of("cache:/c").is_volume
+    assert not mount_of("/data:/c").is_volume
+
+
+def test_allowed_hosts_have_a_name_a_place_and_ports():
+    assert allowed_host_of("PyPI.org") == AllowedHost(
+        name="pypi.org", host="PyPI.org", ports=(80, 443)
+    )
+    assert allowed_host_of("model=10.0.0.5:8000") == AllowedHost(
+        name="model", host="10.0.0.5", ports=(8000,)
+    )
+
+
+def test_each_allowed_name_has_an_address_of_its_own():
+    params = DockerParams(allowed_hosts=("a:1", "b:1", "a:2"))
+    hosts = relayed_hosts(params, SandboxPlan())
+    assert [(one.host.name, one.address) for one in hosts] == [
+        ("a", "127.77.0.1"),
+        ("a", "127.77.0.1"),
+        ("b", "127.77.0.2"),
+    ]
+    assert container_config(params, SandboxPlan(), LEASE, "i", lifetime=1)["HostConfig"][
+        "ExtraHosts"
+    ] == ["a:127.77.0.1", "b:127.77.0.2"]
+
+
+def test_a_task_without_network_has_none_whatever_is_allowed():
+    params = DockerParams(allowed_hosts=("a",))
+    plan = SandboxPlan(network=False)
+    assert relayed_hosts(params, plan) == ()
+    assert config(plan)["HostConfig"]["NetworkMode"] == "none"
+    assert config()["HostConfig"]["NetworkMode"] == "bridge"
+    assert config(network="mine")["HostConfig"]["NetworkMode"] == "mine"
+    assert config(allowed_hosts=("a",))["HostConfig"]["NetworkMode"] == "none"
+
+
+def test_no_variable_is_in_the_container_s_configuration():
+    made = config(SandboxPlan(env={"A": "secret-1"}), env_variables={"B": "secret-2"})
+    assert "secret" not in str(made)
+
+
+def test_defaults_are_safe():
+    host = config()["HostConfig"]
+    assert host["Privileged"] is False
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["CapDrop"] == ["MKNOD", "NET_RAW"]
+    assert host["PidsLimit"] == 4096
+    assert host["Mounts"] == []
+    assert host["Init"] is True
+
+
+def test_limits_are_the_user_s_else_the_task_s():
+    plan = SandboxPlan(resources=Resources(cpus=1.5, memory_mb=100, storage_mb=5, gpus=1))
+    params = DockerParams(memory_mb=200, pids=9, gpus=0)
+    assert resources_of(params, plan) == Resources(
+        cpus=1.5, memory_mb=200, storage_mb=5, pids=9, gpus=0
+    )
+    host = container_config(params, plan, LEASE, "i", lifetime=1, limits_storage=True)["HostConfig"]
+    assert host["NanoCpus"] == 1_500_000_000
+    assert host["Memory"] == host["MemorySwap"] == 200 * 1024 * 1024
+    assert host["StorageOpt"] == {"size": "5m"}
+    assert "DeviceRequests" not in host
+    assert config(gpus=2)["HostConfig"]["DeviceRequests"] == [
+        {"Count": 2, "Capabilities": [["gpu"]]}
+    ]
+
+
+def test_a_container_ends_with_its_lease():
+    now = datetime(2026, 1, 1, 23, tzinfo=UTC)
+    assert lifetime_of(LEASE, now) == 3600
+    assert lifetime_of(LEASE, now + timedelta(days=9)) == 1
+    assert config()["Cmd"] == ["60"]
+
+
+def test_labels_name_run_lease_and_owner():
+    assert config()["Labels"] == {
+        "agentcompass.lease": "l1",
+        "agentcompass.run": "r1",
+        "agentcompass.boot": "b",
+        "agentcompass.pid": "7",
+        "agentcompass.started": "9",
+        "agentcompass.expires": LEASE.expires_at,
+    }
