@@ -35,6 +35,10 @@ cov:
     coverage combine --quiet
     coverage report
 
+# rewrite what is generated from the code: the stored help, and the tables of docs/
+reference:
+    python -m agentcompass.cli.help --write docs/*.md
+
 # measure speed: just bench NAME
 bench *args:
     python -m benchmarks {{ args }}

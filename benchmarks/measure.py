@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +35,38 @@ class Cost:
         return json.loads(self.output.strip().splitlines()[-1])
 
 
-def run(argv: Sequence[str], **environ: str) -> Cost:
-    """Run a program to its end.
+def run(
+    argv: Sequence[str],
+    until: Callable[[subprocess.Popen[str]], None] | None = None,
+    **environ: str,
+) -> Cost:
+    """Run a program to its end, or to a point of its life at which it is killed.
+
+    Args:
+        argv: The program.
+        until: Waits for that point.
+        environ: Variables beside those of this process; one that is empty is taken away.
 
     Raises:
         RuntimeError: It failed.
     """
     env = {**os.environ, "PYTHONPATH": str(ROOT), **environ}
+    env = {name: value for name, value in env.items() if value}
     started = time.perf_counter()
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=env, text=True) as child:
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=said, env=env, text=True) as child,
+    ):
         assert child.stdout is not None
+        if until is not None:
+            until(child)
+            child.kill()
         output = child.stdout.read()
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise RuntimeError(f"{' '.join(argv)} ended with {child.returncode}")
+        if child.returncode != (0 if until is None else -signal.SIGKILL):
+            said.seek(0)
+            raise RuntimeError(f"{shlex.join(argv)} ended with {child.returncode}: {said.read()}")
     return Cost(
         wall_seconds=time.perf_counter() - started,
         cpu_seconds=usage.ru_utime + usage.ru_stime,
@@ -60,11 +80,17 @@ def python(*arguments: str, **environ: str) -> Cost:
     return run([sys.executable, *arguments], **environ)
 
 
-def best(times: int, *arguments: str, **environ: str) -> Cost:
-    """The cheapest of several runs, by CPU: what disturbs a measurement only ever adds."""
-    return min(
-        (python(*arguments, **environ) for _ in range(times)), key=lambda cost: cost.cpu_seconds
-    )
+def cheapest(times: int, programs: Mapping[str, Callable[[], Cost]]) -> dict[str, Cost]:
+    """The cheapest run of each program, by CPU: what disturbs a measurement only ever adds.
+
+    The programs take turns, so that a busy moment of the machine is everybody's; a first round, which warms caches,
+    does not count.
+    """
+    rounds = [{name: program() for name, program in programs.items()} for _ in range(times + 1)]
+    return {
+        name: min((costs[name] for costs in rounds[1:]), key=lambda cost: cost.cpu_seconds)
+        for name in programs
+    }
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

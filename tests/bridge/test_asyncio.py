@@ -167,6 +167,30 @@ print("leaving", flush=True)
 """
 
 
+AFTER_MAIN = """
+import asyncio, threading, trio
+from agentcompass.bridge import run_async
+
+async def engine(control, emit):
+    threading.main_thread().join()
+    with control.soft:
+        await trio.sleep(0.3)
+        return "to its end"
+    return "cut short"
+
+def app():
+    print(asyncio.run(run_async(engine, grace_seconds=5)))
+
+print("ready", flush=True)
+threading.Thread(target=app).start()
+"""
+
+
+def test_a_thread_that_the_interpreter_waits_for_finishes_its_evaluation():
+    ended = run_script(AFTER_MAIN)
+    assert (ended.returncode, ended.lines) == (0, ["ready", "to its end"]), ended.stderr
+
+
 def test_an_interpreter_that_exits_waits_for_the_cleanup_and_no_longer():
     ended = run_script(HOSTED.format(cleanup=0.2) + AS_ABANDONED)
     assert ended.returncode == 0

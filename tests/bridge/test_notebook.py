@@ -80,8 +80,9 @@ class Kernel:
         raise AssertionError(f"the cell did not end; it printed {printed!r}")
 
     def close(self):
+        """Ask the kernel to end, which it does if nothing of a run holds it."""
         self.client.stop_channels()
-        self.manager.shutdown_kernel(now=True)
+        self.manager.shutdown_kernel()
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +124,23 @@ def test_the_interrupt_button_ends_a_call_after_its_cleanup(kernel, call):
     assert printed == ["ready", "cleaned"]
     assert error in {"KeyboardInterrupt", "CancelledError"}
     assert seconds < 10
+
+
+def test_a_callback_that_leaves_the_cell_ends_the_run_after_its_cleanup(kernel):
+    code = """
+def leave(event):
+    seen.append(event.text)
+    raise KeyboardInterrupt("leave" + event.text)
+
+seen.clear()
+try:
+    run_sync(engine(), grace_seconds=20, on_event=leave)
+except KeyboardInterrupt as error:
+    print(error, seen)
+"""
+    printed, error, _ = kernel.run(code)
+    assert error is None
+    assert printed == ["ready", "cleaned", "leave0", "['0',", "'1',", "'2']"]
 
 
 def test_the_second_interrupt_of_a_synchronous_call_ends_its_cleanup(kernel):

@@ -63,6 +63,11 @@ def test_a_longer_value_goes_before_one_that_is_part_of_it():
     assert scrubber("abcdef", "abcdef-ghijkl").scrub("abcdef-ghijkl") == MASK
 
 
+def test_secrets_of_one_value_are_one():
+    assert {Secret("a"), Secret("a", "${A}"), Secret("b")} == {Secret("a"), Secret("b")}
+    assert not Secret("")
+
+
 def test_a_secret_shows_in_no_way():
     secret = Secret("the-value", "${NAME}")
     assert "the-value" not in f"{secret} {secret!r} {[secret]}"
