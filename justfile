@@ -24,9 +24,9 @@ check:
 test *args:
     python -m pytest {{ args }}
 
-# the long tests: hundreds of kills and signals, full disk, jumping clock, 100 000 tasks (root, an hour): just campaign -k kills
+# the long tests: hundreds of kills and signals, full disk, jumping clock, a million tasks (root, two hours): just campaign -k kills
 campaign *args:
-    python -m pytest tests/e2e/campaign_endings.py tests/e2e/campaign_load.py {{ args }}
+    python -m pytest tests/e2e/campaign_endings.py tests/e2e/campaign_load.py tests/property/campaign_simulation.py tests/e2e/campaign_docker.py {{ args }}
 
 # tests with coverage, child processes included
 cov:

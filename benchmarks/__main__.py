@@ -10,7 +10,7 @@ import platform
 from datetime import UTC, datetime
 from pathlib import Path
 
-NAMES = ("throughput", "startup", "resume", "simulation")
+NAMES = ("throughput", "startup", "resume", "simulation", "docker")
 
 
 def main() -> None:

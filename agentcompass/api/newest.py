@@ -9,6 +9,7 @@ from agentcompass.api.reading import seconds_of
 from agentcompass.data import frozen
 from agentcompass.errors import StoreError
 from agentcompass.store import jsonl
+from agentcompass.store.files import explained
 from agentcompass.store.identity import is_alive
 from agentcompass.store.info import RunInfo, info_from_json
 from agentcompass.store.layout import RunPaths, find_run_dirs
@@ -35,9 +36,13 @@ def choose(directory: Path) -> Chosen:
         directory: Of a run or a launch, or the root of results.
 
     Raises:
-        StoreError: There is none.
+        StoreError: There is none, or the directory cannot be looked at.
     """
-    if any((directory / name).exists() for name in (FILE_NAME, "run.json")):
+    with explained("read", directory):
+        is_one = any(
+            path.exists() for path in (directory / FILE_NAME, RunPaths(directory).run_file)
+        )
+    if is_one:
         return Chosen(directory=directory, others=())
     found = sorted(_candidates(directory), key=lambda one: one.began_at, reverse=True)
     if not found:

@@ -22,6 +22,7 @@ from agentcompass.api.standing import (
 from agentcompass.errors import StoreError
 from agentcompass.progress.tracker import Tracker
 from agentcompass.records import ProcessIdentity
+from agentcompass.store.files import explained
 from agentcompass.store.identity import is_alive
 from agentcompass.store.lock import is_held
 from agentcompass.store.orchestration import (
@@ -52,7 +53,9 @@ def observe(directory: Path, now: float) -> Standing:
     Raises:
         StoreError: It holds neither, or what it holds cannot be read. A request of a launch that cannot be read says so.
     """
-    if (directory / FILE_NAME).exists():
+    with explained("read", directory):
+        is_launch = (directory / FILE_NAME).exists()
+    if is_launch:
         return _of_launch(_settled(lambda: read_orchestration(directory)), now)
     return _of_run(_settled(lambda: read_run(directory)), now)
 

@@ -20,8 +20,8 @@ from agentcompass.containers.settle import settled
 from agentcompass.containers.wire import Ask, Duplex, path_of
 from agentcompass.data import frozen
 
-CANNOT_START: Final = 126
-"""Exit code of a command that could not be started."""
+CANNOT_START: Final = (126, 127)
+"""Exit codes of a command that could not be started, or was not found."""
 KILLED: Final = 137
 END_OF_INPUT: Final = b"\x04"
 """What a terminal in its usual mode takes for end-of-file (Ctrl-D)."""
@@ -52,7 +52,7 @@ class CommandState:
 
     is_over: bool
     exit_code: int
-    """126 if it could not be started; -1 while it is not over."""
+    """One of `CANNOT_START` if it could not be started; -1 while it is not over."""
     pid: int
     """On the engine's machine; 0 as long as it is not started."""
     container: str

@@ -93,7 +93,7 @@ class Images:
         return await self._once(key, work)
 
     async def check_registry(self, name: str) -> None:
-        """Ask the registry of an image whether it has it, without pulling anything.
+        """Ask the registry of an image whether it has it, without pulling anything; Podman cannot, and then nothing is known.
 
         Raises:
             DockerError: It has not, or says nothing: as of `ensure`.
@@ -106,7 +106,11 @@ class Images:
             headers={"X-Registry-Auth": credentials} if credentials else {},
         )
         with _refusals_are("pull-failed"):
-            await self._docker.call(ask)
+            try:
+                await self._docker.call(ask)
+            except DockerError as error:
+                if "is not supported" not in error.message:
+                    raise
 
     async def is_built(self, build: Build) -> bool:
         """Whether there is an image of a directory's content.

@@ -18,6 +18,8 @@ from agentcompass.containers.cgroups import Cgroups
 from agentcompass.containers.errors import DockerError
 
 _PAUSE: Final = 0.005
+_EXITING: Final = 0x4
+"""PF_EXITING of the kernel's include/linux/sched.h."""
 
 
 def end_marked(
@@ -105,6 +107,12 @@ def descendants(ancestors: Iterable[int], parents: Mapping[int, int]) -> set[int
                 found.add(child)
                 waiting.append(child)
     return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is neither dead nor dying: one that ends kills its namespace first, and is gone last."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] not in ("Z", "X") and not int(fields[6]) & _EXITING
 
 
 def _end(find: Callable[[], set[int]], seconds: float, check: Callable[[], None]) -> int:

@@ -8,7 +8,8 @@ no process outlives and all files do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 import trio
 
@@ -19,6 +20,8 @@ from agentcompass.containers.client import Docker
 from agentcompass.containers.errors import TimeLimit
 
 T = TypeVar("T")
+
+_SECOND_LOOKS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 async def end_command(docker: Docker, state: CommandState, mark: str, *, seconds: float) -> int:
@@ -80,6 +83,25 @@ async def end_all(docker: Docker, container: str, *, seconds: float) -> int:
         if count or shown is None:
             await life.restart(docker, container, seconds=seconds)
         return count
+
+
+async def check_alive(docker: Docker, container: str) -> None:
+    """Return if a container runs, and is not about to end.
+
+    When it ends, its commands do so first, and the engine learns of its own end last; so after a command that was
+    killed, the engine is asked for a while, unless it is seen from outside that the container lives.
+
+    Raises:
+        DockerError: It does not run (code `container-died`).
+    """
+    for pause in _SECOND_LOOKS:
+        state = await life.running(docker, container)
+        if await visible_cgroups(docker, state.id, state.pid) is not None:
+            look = partial(outside.is_alive, state.pid)
+            if await trio.to_thread.run_sync(look, limiter=docker.threads):
+                return
+        await trio.sleep(pause)
+    await life.running(docker, container)
 
 
 async def visible_cgroups(docker: Docker, container: str, pid: int) -> Cgroups | None:

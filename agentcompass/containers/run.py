@@ -96,10 +96,8 @@ async def run(
         copy = partial(running.copy, stdout, stderr)
         with limit:
             state = await beside(copy, *tasks)
-            return Ended(
-                exit_code=state.exit_code,
-                is_started=state.exit_code != CANNOT_START or state.pid > 0,
-            )
+            is_started = state.pid > 0 or state.exit_code not in CANNOT_START
+            return Ended(exit_code=state.exit_code, is_started=is_started)
         n_killed = await beside(running.end, partial(running.drain, stdout, stderr))
         return Ended(exit_code=TIMED_OUT, timed_out=True, n_killed=n_killed)
 
@@ -259,9 +257,11 @@ class _Running:
                 if error.status is not None:
                     await life.running(self._docker, self._container)
                 raise
-            if state is None or state.exit_code in (CANNOT_START, KILLED):
-                # That may be the container's end, and then it is nothing that the command did.
+            if state is None:
                 await life.running(self._docker, self._container)
+            elif state.exit_code in (*CANNOT_START, KILLED):
+                # That may be the container's end, and then it is nothing that the command did.
+                await processes.check_alive(self._docker, self._container)
             if state is not None:
                 self._is_over = True
                 return state

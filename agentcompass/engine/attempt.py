@@ -38,6 +38,7 @@ from agentcompass.engine.verdict import (
     failure_from,
     has_interrupt,
     is_sandbox_death,
+    with_causes,
 )
 from agentcompass.engine.workshop import Workshop
 from agentcompass.errors import InfraError, ModelError, describe, is_safe
@@ -296,7 +297,7 @@ class Execution:
                 phase=self._phases.blamed, code=control.reason, message=text, retryable=True
             )
             return self._record(verdict="cancelled", failure=failure)
-        failure = failure_from(error, self._phases.blamed)
+        failure = with_causes(failure_from(error, self._phases.blamed), self._used)
         _log.debug(  # people are told by the event, and told less often than this happens
             "task %s, attempt %d: %s in the %s phase: %s",
             self.job.task.id, self.job.attempt, failure.code, failure.phase, failure.message,

@@ -260,9 +260,9 @@ class _Run:
         told: tuple[object, ...] = ()
         while True:
             await trio.sleep(1)
-            now = running, waiting, live = self.scheduler.running, self._waiting(), len(self._live())
-            if now != told:
-                told = now
+            running, waiting, live = self.scheduler.running, self._waiting(), len(self._live())
+            if (running, waiting, live) != told:
+                told = (running, waiting, live)
                 self.emit(
                     LimitsChanged(at=wall_clock(), running=running, waiting=waiting, sandboxes=live)
                 )

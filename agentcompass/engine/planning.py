@@ -210,15 +210,15 @@ def check_room(directory: Path) -> None:
     Raises:
         PreflightError: It cannot, or has not.
     """
-    nearest = directory.absolute()
-    while not nearest.exists() and nearest != nearest.parent:
-        nearest = nearest.parent
-    if not nearest.is_dir():
-        raise PreflightError(f"results directory {directory}: {nearest} is not a directory")
     try:
+        nearest = directory.absolute()
+        while not nearest.exists() and nearest != nearest.parent:
+            nearest = nearest.parent
+        if not nearest.is_dir():
+            raise PreflightError(f"results directory {directory}: {nearest} is not a directory")
         free = shutil.disk_usage(nearest).free
     except OSError as error:
-        raise PreflightError(f"results directory {directory}: {error}") from error
+        raise PreflightError(f"results directory {directory}: {error.strerror or error}") from error
     if free < MIN_FREE_BYTES:
         raise PreflightError(
             f"results directory {directory}: only {free // 1024} KiB are free",

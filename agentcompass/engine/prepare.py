@@ -177,15 +177,14 @@ async def _open_store(request: Request, shared: Shared, info: RunInfo, plan: Run
 def _rate(
     request: Request, shared: Shared, parts: Parts, tasks: Sequence[Task]
 ) -> TokenBucket | None:
-    """The rate at which attempts may start, where starting is opening a sandbox and no other is opened later.
+    """The rate at which attempts may start, where the first thing they do is open their only sandbox.
 
-    Such attempts wait for their turn before they have a slot; others wait within, when they get there.
+    They wait for their turn before they have a slot; others wait within, when they get there.
     """
-    starts_are_openings = all(
+    opens_first = not parts.environment.capabilities.images and all(  # else the image comes first
         parts.agent_needs_sandbox(task) and parts.where(task) is not Where.FRESH for task in tasks
     )
-    rate = shared.limits.open_rates.get(request.environment.id)
-    return rate if starts_are_openings else None
+    return shared.limits.open_rates.get(request.environment.id) if opens_first else None
 
 
 def _workshop(

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from agentcompass.components.base import AgentOutcome, Evaluation
-from agentcompass.errors import EvaluatorError, InfraError, SandboxError, describe
+from agentcompass.errors import EvaluatorError, InfraError, SandboxError, counted, describe
 from agentcompass.records import Failure, Metric, Phase
 
 DIED: Final = "sandbox-died"
@@ -125,6 +125,20 @@ def failure_from(error: BaseException, phase: Phase) -> Failure:
             retryable=bool(leaf.retryable),
         )
     return Failure(phase=phase, code=_code(leaf), message=text[:MESSAGE_LENGTH])
+
+
+def with_causes(failure: Failure, used: Mapping[str, Mapping[str, Any]]) -> Failure:
+    """Name in a failure's message what its sandboxes were refused, as far as that may be why.
+
+    Args:
+        failure: What happened.
+        used: The figures of the sandboxes, by role; see `Session.usage`.
+    """
+    kills = sum(figures.get("oom_kills") or 0 for figures in used.values())
+    if not kills:
+        return failure
+    text = f"{failure.message} (its memory was used up: {counted(kills, 'process', 'processes')} killed)"
+    return attrs.evolve(failure, message=text)
 
 
 def _code(error: BaseException) -> str:

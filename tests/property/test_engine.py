@@ -10,26 +10,18 @@ from collections import Counter, defaultdict
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcompass.components.base import Where
 from agentcompass.store.reader import final_records, read_run
 from support import oracle
 from support.chaos import Act, Case, Moment, RequestCase, Script, leases, run_case
+from support.examples import examples
 from support.virtual import results
 
 SPARE_SECONDS = 5.0
 """What users are promised beyond the grace."""
-
-
-def examples(times):
-    """So many times as many as the profile asks for."""
-    return settings(
-        max_examples=int(settings.default.max_examples * times),
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
 
 
 # --- cases

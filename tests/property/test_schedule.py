@@ -5,10 +5,11 @@ import re
 import attrs
 import pytest
 import trio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcompass.errors import PreflightError
+from support.examples import examples
 from support.ideal import Stream, list_schedule
 from support.simulation import (
     BoxesA,
@@ -46,7 +47,7 @@ rates = st.fixed_dictionaries(
 
 
 @given(streams, st.integers(1, 8), places, rates, st.integers(0, 2**16))
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(0.4)
 def test_nobody_waits_while_a_slot_is_free_and_who_has_least_goes_first(
     streams, slots, places, rates, seed
 ):
@@ -59,7 +60,7 @@ def test_nobody_waits_while_a_slot_is_free_and_who_has_least_goes_first(
 
 
 @given(streams, st.integers(1, 8), places, rates)
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(0.4)
 def test_where_nothing_happens_at_once_the_schedule_is_the_list_schedule(
     streams, slots, places, rates
 ):

@@ -113,3 +113,44 @@ class Unmakable(Analyzer[AnalyzerParams]):
 
     def analyze(self, attempt):
         raise AssertionError("it was never made")
+
+
+class Silent(Analyzer[AnalyzerParams]):
+    id = "silent"
+
+    def analyze(self, attempt):
+        return []
+
+
+class HangingSummary(Analyzer[AnalyzerParams]):
+    id = "hanging_summary"
+
+    def analyze(self, attempt):
+        return [Finding(label="fine")]
+
+    def summarizer(self):
+        return Stuck()
+
+
+class Stuck(Summarizer):
+    def add(self, noted):
+        pass
+
+    def rows(self):
+        Hanging.released.wait(20)
+        return [SummaryRow(label="too late", count=1)]
+
+
+class TextSummary(HangingSummary):
+    id = "text_summary"
+
+    def summarizer(self):
+        return Texts()
+
+
+class Texts(Summarizer):
+    def add(self, noted):
+        pass
+
+    def rows(self):
+        return ["three of them were fine"]

@@ -106,10 +106,17 @@ class PrivateEngine:
     def frozen(self):
         """It does nothing at all."""
         os.kill(self.pid, signal.SIGSTOP)
+        while not all(state == "T" for state in self._states()):
+            time.sleep(0.001)  # until the signal has come to each of its threads
         try:
             yield
         finally:
             os.kill(self.pid, signal.SIGCONT)
+
+    def _states(self):
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                yield Path(thread, "stat").read_text().rpartition(")")[2].split()[0]
 
     def kill(self):
         """End it as a crash does."""

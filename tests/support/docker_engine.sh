@@ -75,6 +75,13 @@ stop() {
         sleep 0.1
     done
     kill -KILL "$pid" 2>/dev/null
+    # what containers an engine has left that did not answer
+    for pid in $(pgrep -f "containerd-shim.* -address $dir/exec/"); do
+        pkill -KILL -P "$pid"
+        kill -KILL "$pid"
+    done
+    # the engine mounts its data on itself, once each time it is started
+    while umount -R "$dir/data" 2>/dev/null; do :; done
     [ -z "$netns" ] || ip netns delete "$netns"
 }
 

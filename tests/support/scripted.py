@@ -146,6 +146,9 @@ class MemorySession(Session):
         self.environment.log.append(("ended", self.lease.name))
         return await obey(self.environment.params.end)
 
+    async def usage(self):
+        return await obey(self.environment.params.usage)
+
 
 @attrs.frozen(kw_only=True)
 class EnvironmentScript:
@@ -156,6 +159,7 @@ class EnvironmentScript:
     closing: Callable[..., Any] = lambda: None
     removing: Callable[..., Any] = lambda: None
     end: Callable[..., Any] = lambda: 0
+    usage: Callable[..., Any] = dict
 
 
 class ScriptedEnvironment(Environment[EnvironmentScript]):

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from agentcompass.api.newest import choose
+from agentcompass.api.observe import observe
 from agentcompass.errors import StoreError
 from agentcompass.records import ProcessIdentity
 from agentcompass.store.identity import this_process
@@ -101,3 +102,10 @@ def test_no_run_at_all_is_an_error_that_says_what_to_give(tmp_path):
     with pytest.raises(StoreError) as caught:
         choose(tmp_path / "not there")
     assert "results directory" in caught.value.hint
+
+
+def test_a_directory_that_cannot_be_looked_at_is_an_error_that_names_it(tmp_path):
+    (tmp_path / "loop").symlink_to("x" * 300)
+    for look in (choose, lambda directory: observe(directory, 0.0)):
+        with pytest.raises(StoreError, match=r"cannot read .*loop"):
+            look(tmp_path / "loop")

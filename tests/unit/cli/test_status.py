@@ -134,7 +134,7 @@ def test_a_launch_under_way_is_a_table_of_its_requests(program, endpoint, gate):
         assert [one["status"] for one in found["requests"]] == ["running", "completed", "failed"]
         assert "no-such.jsonl" in found["requests"][2]["error"]
         rows = [line.split() for line in program("status", "results/nightly").stdout.splitlines()]
-        assert ["one", "running", "1/4", "2", "1", "1.000", "[0.207,", "1.000]"] in rows
+        assert ["one", "running", "1/4", "2", "1"] in [row[:5] for row in rows]
         child.send_signal(signal.SIGKILL)
     found = status(program, "results")
     assert found["status"] == "interrupted"

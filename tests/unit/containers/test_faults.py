@@ -14,7 +14,7 @@ from support.relay import Relay
 
 pytestmark = pytest.mark.docker
 
-GRACE = 30
+GRACE = 60
 """For a busy machine: what has no end would take for ever."""
 
 

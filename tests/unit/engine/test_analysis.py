@@ -1,6 +1,7 @@
 """Attempts are looked at after they are durable, and nobody waits for it."""
 
 import json
+import os
 import threading
 
 import attrs
@@ -10,9 +11,10 @@ import trio
 from agentcompass.components.base import AgentOutcome
 from agentcompass.engine import analysis
 from agentcompass.engine import request as engine_request
-from agentcompass.engine.analysis import analyze_again
+from agentcompass.engine.analysis import Analysis, analyze_again
 from agentcompass.engine.analysts import MAX_DETAIL, MAX_FINDINGS, MAX_LABEL, analysts_for
 from agentcompass.errors import SandboxError, StoreError
+from agentcompass.store.layout import RunPaths
 from support import analyzers
 from support.analyzers import Hanging, Nonsense
 from support.plugins import importable, write_distribution
@@ -50,7 +52,7 @@ def warnings(ran: Ran):
 
 @pytest.fixture
 def short_patience(monkeypatch):
-    monkeypatch.setattr(analysis, "HANG_SECONDS", 0.3)
+    monkeypatch.setattr(analysis, "HANG_SECONDS", 1.0)
     Hanging.released, Hanging.calls = threading.Event(), []
     yield
     Hanging.released.set()
@@ -63,7 +65,10 @@ async def test_every_attempt_is_looked_at_and_the_findings_are_summed_up(tmp_pat
 
     ran = await run(tmp_path, request(3, "Length", run=answer))
     assert sorted(findings(ran, "length")) == [
-        (task, {"analyzer": "length", "label": "characters", "detail": "1 steps, False", "value": n})
+        (
+            task,
+            {"analyzer": "length", "label": "characters", "detail": "1 steps, False", "value": n},
+        )
         for task, n in (("t0", 5), ("t1", 0), ("t2", 5))
     ]
     assert summary(ran)["analyzed"] == 3
@@ -153,6 +158,18 @@ async def test_a_summary_that_fails_takes_no_other_with_it(tmp_path):
     assert rows(ran, "length")
 
 
+async def test_a_summary_that_is_no_summary_is_a_note(tmp_path):
+    ran = await run(tmp_path, request(2, "TextSummary"))
+    (text,) = warnings(ran)
+    assert "text_summary failed: TypeError: its summary has str, not a SummaryRow" in text
+
+
+async def test_one_that_has_nothing_to_say_leaves_no_line(tmp_path):
+    ran = await run(tmp_path, request(3, "Silent"))
+    assert (findings(ran, "silent"), rows(ran, "silent"), warnings(ran)) == ([], [], [])
+    assert summary(ran)["analyzed"] == 3
+
+
 async def test_one_that_cannot_be_made_or_found_is_left_out(tmp_path):
     ran = await run(tmp_path, request(1, "Unmakable", "NotThere"))
     assert ran.outcome().status == "completed"
@@ -164,7 +181,7 @@ async def test_one_that_hangs_is_asked_once_and_costs_no_attempt_anything(tmp_pa
     ran = await run(tmp_path, request(4, "Hanging", "Length"))
     assert ran.outcome().status == "completed"
     assert len(Hanging.calls) == 1
-    assert "hanging took longer than 0.3 seconds" in " ".join(warnings(ran))
+    assert "hanging took longer than 1 seconds" in " ".join(warnings(ran))
     assert len(findings(ran, "length")) == 4
 
 
@@ -173,6 +190,61 @@ async def test_what_a_hanging_one_says_later_is_heard_by_nobody(tmp_path, short_
     Hanging.released.set()
     await trio.sleep(0.1)
     assert findings(ran, "hanging") == []
+
+
+async def test_a_summary_that_hangs_is_left_out_and_the_others_are_there(tmp_path, short_patience):
+    ran = await run(tmp_path, request(2, "HangingSummary", "Length"))
+    assert "hanging_summary took longer than 1 seconds" in " ".join(warnings(ran))
+    assert rows(ran, "hanging_summary") == []
+    assert rows(ran, "length")
+
+
+# --- a disk that fails or hangs
+
+
+async def test_findings_that_cannot_be_written_are_given_up_and_the_run_goes_on(tmp_path):
+    made = request(2, "Length")
+    in_the_way = tmp_path / made.name / made.run_id / "analysis.json"
+
+    def agent(*_args):
+        in_the_way.mkdir(exist_ok=True)
+        return AgentOutcome(answer="right")
+
+    made = attrs.evolve(made, harness=request(2, run=agent).harness)
+    ran = await run(tmp_path, made)
+    assert ran.outcome().status == "completed"
+    (text,) = warnings(ran)
+    assert "the analysis was given up: " in text
+    assert "analysis.json" in text
+
+
+class Lost:
+    """Takes findings and never writes them, as on a disk that hangs."""
+
+    def findings(self, lines, done):
+        pass
+
+
+async def test_results_that_cannot_be_read_in_time_are_given_up(tmp_path, short_patience):
+    paths, told = RunPaths(tmp_path), []
+    os.mkfifo(paths.journal_file)  # opening it waits, as a dead network disk does
+    work = Analysis(analysts_for({}), paths, Lost(), told.append)
+    work.announce()
+    try:
+        await work.work()
+    finally:
+        with paths.journal_file.open("wb"):
+            pass  # lets the thread go
+    assert told == ["the analysis was given up: reading the results takes too long"]
+
+
+async def test_findings_that_are_not_written_in_time_are_given_up(tmp_path, short_patience):
+    told = []
+    work = Analysis(analysts_for({}), RunPaths(tmp_path), Lost(), told.append)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work.work)
+        await work.finish(1.0)
+    assert told == ["summing up the findings took too long"]
 
 
 # --- nobody waits

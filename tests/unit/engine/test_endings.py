@@ -1,15 +1,19 @@
 """Ends that come at a bad moment, each found by `property/test_engine.py` and kept here by name. In virtual time."""
 
+import json
 import threading
 
+import attrs
 import pytest
 import trio
 
 from agentcompass.components.base import Where
 from agentcompass.engine.control import Control
+from agentcompass.engine.orchestrate import orchestrate
 from agentcompass.store.lock import is_held
 from agentcompass.store.reader import read_run
 from support.chaos import Act, Case, Moment, RequestCase, Script, leases, run_case
+from support.requests import orchestration
 from support.scripted import run, scripted_request, tasks
 
 
@@ -126,3 +130,54 @@ async def test_a_run_whose_cleanup_is_cut_gives_up_its_threads_and_its_lock(tmp_
         while ours & ({thread.name for thread in threading.enumerate()} - before):
             await trio.sleep(0.01)
     assert not is_held(ran.run_dir() / "lock")
+
+
+def test_a_disk_that_hangs_at_the_end_leaves_a_request_without_a_summary_and_says_why(tmp_path):
+    slow = attrs.evolve(case({"run": (5.0,)}, cancel=1.0, grace=2.0), writer_delays=(1000.0,))
+    seen = run_case(slow, tmp_path)
+    outcome = seen.result.requests["r0"]
+    assert (outcome.status, outcome.result) == ("cancelled", None)
+    assert "the time for cleanup was over" in outcome.error
+    assert outcome.paths["run_dir"] == str(seen.paths(0).run_dir)
+    assert seen.ended_at <= 1.0 + 2.0 + 5.0
+
+
+async def test_an_interrupt_while_tasks_load_that_nobody_watches_for_ends_the_run(tmp_path):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.RaisesGroup(KeyboardInterrupt, flatten_subgroups=True, allow_unwrapped=True):
+        await run(tmp_path, scripted_request({"load": interrupted}))
+
+
+async def test_a_callback_that_fails_changes_nothing_and_is_logged(tmp_path, caplog):
+    def fail(outcome):
+        raise ValueError(f"no pager for {outcome.name}")
+
+    made, control = scripted_request(name="mine"), Control(1.0)
+    plan = orchestration(tmp_path, made)
+    result = await control.run(lambda: orchestrate(plan, control, lambda _event: None, fail))
+    assert result.status == "completed"
+    assert "no pager for mine" in caplog.text
+
+
+async def test_when_the_process_leaves_at_once_what_was_queued_is_written_first(tmp_path):
+    """A third Ctrl-C, or the watchdog, calls `sweep` and then ends the process."""
+    found = []
+
+    async def leave(control):
+        while not found:
+            await trio.sleep(0.01)
+        control.sweep()
+        lines = (run_dir / "events.jsonl").read_text().splitlines()
+        found.append([json.loads(line)["event"] for line in lines])
+        control.cancel_now("caller")
+
+    async def agent(*_args):
+        found.append("running")
+        await trio.sleep_forever()
+
+    made = scripted_request({"load": lambda: tasks(1)}, {"run": agent})
+    run_dir = tmp_path / made.name / made.run_id
+    await run(tmp_path, made, beside=leave)
+    assert found[1][-3:] == ["attempt_started", "phase_started", "phase_started"]

@@ -167,6 +167,13 @@ async def test_a_lane_added_later_gets_its_share_at_once(autojump_clock):
         nursery.cancel_scope.cancel()
 
 
+async def test_more_workers_than_slots_run_no_more_than_there_are_slots(autojump_clock):
+    a, b = Lane("a", range(20), size=20), Lane("b", range(20), size=20, provider="docker")
+    trace = await simulate([a, b], Slots(4, {"docker": 1}), lambda *_: 1, workers=9)
+    assert trace.most["all"] == 4
+    assert ends(trace, "b", 1) == 20
+
+
 async def test_an_idle_worker_is_cancelled_without_taking_anything(autojump_clock):
     slots = Slots(4, {})
     scheduler = Scheduler(slots)

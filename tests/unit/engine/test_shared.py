@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 
@@ -54,5 +55,23 @@ async def test_requests_with_one_model_and_like_harnesses_share_a_client(tmp_pat
     )
     try:
         assert shared.get(config, harness) is shared.get(config, harness)
+    finally:
+        await shared.aclose()
+
+
+async def test_another_model_or_another_kind_of_harness_has_a_client_of_its_own(tmp_path):
+    class Other(ScriptedHarness):
+        protocols = ("openai-completions", "openai-chat")
+
+    shared = Clients(orchestration(tmp_path))
+    config = model_config(base_url="http://127.0.0.1:9/v1")
+    plain = ScriptedHarness(HarnessScript())
+    try:
+        clients = {
+            shared.get(config, plain),
+            shared.get(config, Other(HarnessScript())),
+            shared.get(attrs.evolve(config, timeout_seconds=1.0), plain),
+        }
+        assert len(clients) == 3
     finally:
         await shared.aclose()

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from agentcompass.engine.control import Control
-from agentcompass.engine.signals import escalation, free_signals, watch_signals
+from agentcompass.engine.signals import ending_signals, escalation, free_signals, watch_signals
 from support.scripts import run_script
 
 BOTH = {signal.SIGINT, signal.SIGTERM}
@@ -217,3 +217,9 @@ def test_in_a_process_the_third_interrupt_leaves_though_the_event_loop_is_stuck(
     ended = run_script(program, interrupts=3, pause=0.2)
     assert (ended.returncode, ended.lines) == (130, ["ready", "swept"])
     assert ended.seconds < 10
+
+
+def test_a_process_of_ours_is_ended_by_three_signals_and_under_nohup_by_two():
+    assert ending_signals() == {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert ending_signals() == {signal.SIGINT, signal.SIGTERM}

@@ -1,12 +1,13 @@
 """What is found out about requests before they run, on the real components and without a trace."""
 
 import attrs
+import pytest
 import trio
 
 from agentcompass.components.base import Capabilities, Where
 from agentcompass.engine.survey import SURVEY_SECONDS, survey
 from agentcompass.errors import ConfigurationError, PreflightError
-from support.requests import orchestration
+from support.requests import model_config, orchestration
 from support.scripted import (
     ScriptedBenchmark,
     ScriptedEnvironment,
@@ -130,6 +131,24 @@ async def test_a_harness_without_an_endpoint_is_a_problem(tmp_path):
     assert found.tasks == 3
 
 
+@pytest.mark.parametrize(("protocol", "words"), [("openai-chat", None), ("anthropic", "protocol")])
+async def test_a_model_is_set_up_to_see_whether_harness_and_endpoint_fit(tmp_path, protocol, words):
+    model = model_config(base_url="https://host/v1", api_protocol=(protocol,))
+    (found,) = await look(tmp_path, scripted_request(harness={"model": True}, model=model))
+    assert [words in problem.message for problem in found.problems] == ([True] if words else [])
+    assert found.tasks == 3
+
+
+async def test_a_plan_that_fails_is_a_problem_and_no_image_is_asked_for(tmp_path):
+    made = scripted_request(
+        benchmark={"plan": lambda task, _plan: {}[task.id]}, harness={"sandbox": True}
+    )
+    (found,) = await look(tmp_path, attrs.evolve(made, environment=scripted(Unpullable)))
+    assert "could not be named: KeyError: 't0'" in found.problems[0].message
+    assert len(found.problems) == 1
+    assert (found.images, found.missing_images) == (None, None)
+
+
 async def test_too_many_files_at_once_are_a_problem(tmp_path):
     made = scripted_request(benchmark={"load": lambda: tasks(100_000)}, harness={"sandbox": True})
     (found,) = await look(tmp_path, made, task_concurrency=10_000_000)
@@ -159,3 +178,9 @@ async def test_what_components_have_to_say_is_kept(tmp_path):
     made = scripted_request(analysis_params={"no_such_analyzer": {}})
     (found,) = await look(tmp_path, made)
     assert "no_such_analyzer" in found.notes[0]
+
+
+async def test_analyzers_that_are_switched_off_are_not_looked_at(tmp_path):
+    made = scripted_request(analysis_params={"no_such_analyzer": {}}, enable_analysis=False)
+    (found,) = await look(tmp_path, made)
+    assert found.notes == ()

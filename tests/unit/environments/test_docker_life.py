@@ -8,6 +8,7 @@ import trio
 
 from agentcompass.components.base import MiB, Resources, SandboxPlan
 from agentcompass.components.environments.docker import environment, storage
+from agentcompass.components.environments.docker.config import container_config
 from agentcompass.components.environments.docker.environment import DockerEnvironment
 from agentcompass.components.environments.docker.params import DockerParams
 from agentcompass.containers import life
@@ -156,12 +157,12 @@ async def test_a_main_process_that_cannot_be_started_is_told_and_nothing_is_left
 
 async def test_one_that_a_killed_process_has_asked_for_may_still_come():
     env = docker_env()
-    lease = docker_lease(env, owner=DEAD, keep=True)
-    async with trio.open_nursery() as nursery:
+    lease = docker_lease(env, owner=DEAD)
+    config = container_config(env.params, SandboxPlan(), lease, env.params.image, lifetime=60)
+    async with connect(engine_host()) as docker, trio.open_nursery() as nursery:
         nursery.start_soon(env.remove, lease)
         await trio.sleep(1)
-        async with env.open(SandboxPlan(), lease):
-            pass
+        await life.create(docker, lease.name, config)
     assert await state_of(lease.name) is None
 
 

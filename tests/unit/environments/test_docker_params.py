@@ -171,3 +171,18 @@ def test_labels_name_run_lease_and_owner():
         "agentcompass.started": "9",
         "agentcompass.expires": LEASE.expires_at,
     }
+
+
+@pytest.mark.parametrize(
+    ("params", "is_boundary"),
+    [
+        ({}, False),
+        ({"network": "none"}, True),
+        ({"allowed_hosts": ("a",)}, True),
+        ({"network": "none", "mounts": ("/data:/d:ro", "cache:/c")}, True),
+        ({"network": "none", "mounts": ("/data:/d",)}, False),
+    ],
+)
+def test_it_claims_to_be_a_boundary_only_where_it_is_one(params, is_boundary):
+    env = DockerEnvironment(DockerParams(**params))
+    assert env.capabilities.is_security_boundary is is_boundary

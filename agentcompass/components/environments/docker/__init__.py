@@ -5,6 +5,8 @@ environment  the component: checks, images, opening and removing
 params       what a user may set, and what is wrong with it
 config       the body of the engine's create call; pure
 engine       the one connection that all sandboxes share
+supply       the images of a run
+progress     what people are told while one is pulled or built
 session      commands and files of an open container
 relay        the way out for allowed hosts, of sandboxes without a network
 storage      what a container has written, where its engine cannot limit it

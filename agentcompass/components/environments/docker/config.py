@@ -37,11 +37,6 @@ class Relayed:
     """On the sandbox's own loopback device."""
 
 
-def image_for(params: DockerParams, plan: SandboxPlan) -> str | None:
-    """Return the image of a plan; None: the one that is built, or none at all."""
-    return plan.image or params.image
-
-
 def network_of(params: DockerParams, plan: SandboxPlan) -> str:
     """Return the engine's name for the network of a plan."""
     if not plan.network or params.allowed_hosts:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
@@ -24,12 +24,11 @@ from agentcompass.components.environments.docker.config import (
 )
 from agentcompass.components.environments.docker.engine import Connected, Engine
 from agentcompass.components.environments.docker.params import DockerParams, check, mount_of
-from agentcompass.components.environments.docker.progress import Told
 from agentcompass.components.environments.docker.session import DockerSession, Place
+from agentcompass.components.environments.docker.supply import Supply
 from agentcompass.components.environments.space import DiskSpace
 from agentcompass.containers import life
 from agentcompass.containers.address import find_engine
-from agentcompass.containers.builds import Build
 from agentcompass.containers.client import Docker
 from agentcompass.containers.errors import DockerError
 from agentcompass.containers.wire import Ask, path_of
@@ -41,11 +40,7 @@ MIN_FREE_BYTES: Final = 512 * MiB
 HOST_DETAIL: Final = "host"
 SETTLE_SECONDS: Final = 10.0
 """How long a container that is not there may still be being made, by a request that nobody awaits any more."""
-MAX_LOOKED_UP: Final = 16
-"""With more images to pull their registries are not asked beforehand whether they have them: they count the questions."""
 _SETTLE_PAUSE: Final = 0.25
-_BUILT: Final = ""
-"""Stands for the environment's own choice of an image."""
 
 
 @final
@@ -55,34 +50,41 @@ class DockerEnvironment(Environment[DockerParams]):
     id = "docker"
     description = "A container of a Docker or Podman engine for each sandbox"
     Params: ClassVar[type] = DockerParams
-    capabilities = Capabilities(
-        images=True,
-        network_control=True,
-        resource_limits=True,
-        users=True,
-        is_security_boundary=True,
-    )
 
     def __init__(self, params: DockerParams) -> None:
         super().__init__(params)
         check(params)
+        # No boundary where services of this machine are reached by its network, or its files by a mount.
+        self.capabilities = Capabilities(
+            images=True,
+            network_control=True,
+            resource_limits=True,
+            users=True,
+            is_security_boundary=(params.network == "none" or bool(params.allowed_hosts))
+            and all(
+                mount.is_volume or mount.is_read_only for mount in map(mount_of, params.mounts)
+            ),
+        )
         # A command's streams, and a question about it; and what listens for allowed hosts.
         self.descriptors = 4 + 2 * len(params.allowed_hosts)
         self._engine = Engine(params.host)
         self._root = Path("/")
         self._space: DiskSpace | None = None
-        self._pulled: set[str] = set()
+        self._supply = Supply(params)
         self._can_limit_storage = True
         self._unanswered: set[str] = set()
         """Leases of containers that may be being made, since the engine gave no answer."""
 
     def lease_details(self) -> Mapping[str, str]:
         """The engine's address, so that a container is found again from a shell with another one."""
+        return {HOST_DETAIL: self._host} if self._host else {}
+
+    @cached_property
+    def _host(self) -> str | None:
         try:
-            address = find_engine(self.params.host, environ=os.environ, home=Path.home())
+            return find_engine(self.params.host, environ=os.environ, home=Path.home()).host
         except DockerError:
-            return {}
-        return {HOST_DETAIL: address.host}
+            return None  # whoever asks this engine is told
 
     async def preflight(self) -> None:
         """Check the engine: that it answers, runs Linux, has space, and can do what the parameters ask for.
@@ -152,71 +154,16 @@ class DockerEnvironment(Environment[DockerParams]):
     # --- images
 
     async def check_images(self, images: Collection[str]) -> frozenset[str]:
-        """Return those of the images that must be pulled or built first; see `Environment.check_images`.
-
-        Registries are asked for the images to pull unless these are many.
+        """Return those of the images that must be pulled or built first; see `supply.Supply.check`.
 
         Raises:
             PreflightError: There are some that cannot be had, each named with the reason.
         """
-        problems: dict[str, str] = {}
-        missing: set[str] = set()
         try:
             async with self._engine.use() as connected:
-                for image in sorted(images):
-                    try:
-                        if not await self._is_there(connected, image):
-                            missing.add(image)
-                    except DockerError as error:
-                        problems[image] = error.message
-                await self._look_up(connected, missing, problems)
+                return await self._supply.check(connected.images, images)
         except DockerError as error:
             raise PreflightError(error.message, hint=error.hint) from error
-        if problems:
-            lines = [
-                f"  {image}: {why}" if image else f"  {why}" for image, why in problems.items()
-            ]
-            raise PreflightError(
-                "these images cannot be had:\n" + "\n".join(lines),
-                hint="Check their names, `docker login` for private ones, and the parameters image, build and pull.",
-            )
-        return frozenset(missing)
-
-    async def _is_there(self, connected: Connected, image: str) -> bool:
-        name = image or self.params.image
-        if name is None:
-            build = self._build()
-            if build is None:
-                raise DockerError(
-                    "a task names no image, and neither does the parameter image",
-                    code="no-such-image",
-                )
-            return await connected.images.is_built(build)
-        if await connected.images.inspect(name) is not None:
-            return True
-        if self.params.pull == "never":
-            raise DockerError(
-                f"there is no image {name} and none may be pulled", code="no-such-image"
-            )
-        return False
-
-    async def _look_up(
-        self, connected: Connected, missing: set[str], problems: dict[str, str]
-    ) -> None:
-        names = {image: image or self.params.image for image in missing}
-        pulled = {image: name for image, name in names.items() if name is not None}
-        if len(pulled) > MAX_LOOKED_UP:
-            return
-
-        async def look(image: str, name: str) -> None:
-            try:
-                await connected.images.check_registry(name)
-            except DockerError as error:
-                problems[image] = error.message
-
-        async with trio.open_nursery() as nursery:
-            for image, name in pulled.items():
-                nursery.start_soon(look, image, name)
 
     async def fetch(self, plan: SandboxPlan, tell: Callable[[str], None]) -> None:
         """Wait for an engine that is away, then pull or build the image of a plan unless it is there.
@@ -227,40 +174,7 @@ class DockerEnvironment(Environment[DockerParams]):
         """
         await self._engine.awaited(tell)
         async with self._engine.use() as connected:
-            await self._image(connected, plan, tell)
-
-    async def _image(
-        self, connected: Connected, plan: SandboxPlan, tell: Callable[[str], None]
-    ) -> str:
-        """Return an image that the engine has."""
-        name = plan.image or self.params.image
-        if name is None:
-            if (build := self._build()) is None:
-                raise SandboxError(
-                    "the task names no image",
-                    code="no-such-image",
-                    retryable=False,
-                    hint="Give the parameter image, or build.",
-                )
-            told = Told(f"building the image of {self.params.build}", tell)
-            return await connected.images.build(build, progress=told)
-        pull = self.params.pull
-        if pull == "always" and name in self._pulled:
-            pull = "missing"
-        await connected.images.ensure(
-            name,
-            pull=pull,
-            platform=self.params.platform,
-            progress=Told(f"pulling the image {name}", tell),
-        )
-        self._pulled.add(name)
-        return name
-
-    def _build(self) -> Build | None:
-        if self.params.build is None:
-            return None
-        context = Path(self.params.build).expanduser().resolve()
-        return Build(context=context, platform=self.params.platform)
+            await self._supply.bring(connected.images, plan.image, tell)
 
     # --- sandboxes
 
@@ -291,7 +205,7 @@ class DockerEnvironment(Environment[DockerParams]):
         self, connected: Connected, plan: SandboxPlan, lease: Lease
     ) -> life.ContainerState:
         docker = connected.docker
-        image = await self._image(connected, plan, lambda _text: None)
+        image = await self._supply.bring(connected.images, plan.image, lambda _text: None)
         entry_point = await self._entry_point(connected, image)
         lifetime = lifetime_of(lease, datetime.now(UTC))
 
@@ -401,6 +315,6 @@ class DockerEnvironment(Environment[DockerParams]):
 
     def _engine_of(self, lease: Lease) -> Engine:
         host = lease.details.get(HOST_DETAIL)
-        if host is None or host == self.lease_details().get(HOST_DETAIL):
+        if host is None or host == self._host:
             return self._engine  # with its certificates, where it has some
         return Engine(host)
