@@ -13,7 +13,6 @@ import logging
 import queue
 import signal
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
@@ -33,6 +32,8 @@ T = TypeVar("T")
 
 REPEAT_SECONDS: Final = 0.1
 """A cancellation this soon after the one before is the same one: some frameworks repeat theirs at every tick."""
+REPEAT_TICKS: Final = 5
+"""And so is one before the loop has come round so often: a loop that stands still makes repeating slow."""
 
 _logger = logging.getLogger("agentcompass")
 
@@ -127,21 +128,55 @@ async def cancellation_while(
         `asyncio.timeout` and task groups. None if there was none.
     """
     cancelled: asyncio.CancelledError | None = None
-    last = float("-inf")
+    quiet = _Quiet(asyncio.get_running_loop())
     while not done.done():
         try:
             # the time limit is a heartbeat: a Jupyter kernel cancels this task from a signal handler without
             # waking its loop
             await asyncio.wait([done], timeout=HEARTBEAT_SECONDS)
         except asyncio.CancelledError as error:
-            now = time.monotonic()
-            if now - last > REPEAT_SECONDS:
+            if cancelled is None or quiet.is_over:
                 control.request_cancel("caller")
-            cancelled, last = error, now
+            cancelled = error
+            quiet.begin()
         except BaseException:  # the loop is torn down around this coroutine
             control.request_cancel("caller")
             raise
+    quiet.end()
     return cancelled
+
+
+@final
+class _Quiet:
+    """Tells whether a loop has gone on undisturbed for a while, in time and in ticks."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._left = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self._left == 0
+
+    def begin(self) -> None:
+        """Wait from now on."""
+        self.end()
+        self._left = REPEAT_TICKS
+        self._wait()
+
+    def end(self) -> None:
+        """Stop waiting."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        self._timer = self._loop.call_later(REPEAT_SECONDS / REPEAT_TICKS, self._tick)
+
+    def _tick(self) -> None:
+        self._left -= 1
+        if not self.is_over:
+            self._wait()
 
 
 def run_pumping(main: Main[T], control: Control, on_event: Sink) -> T:

@@ -275,9 +275,10 @@ class _Run:
             later = lane.postponed
             now = lane.waiting - later
             binds = "task_concurrency"
-            if slots.is_free(None):
-                what = "open rate" if slots.is_free(lane.provider) else "provider"
-                binds = f"{what}:{lane.provider}"
+            if slots.is_free(None) and not slots.is_free(lane.provider):
+                binds = f"provider:{lane.provider}"
+            elif slots.is_free(None) and lane.rate is not None:
+                binds = f"open rate:{lane.provider}"
             for cause, count in (("retry", later), (binds, now)):
                 if count:
                     waiting[cause] = waiting.get(cause, 0) + count

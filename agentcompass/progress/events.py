@@ -127,7 +127,7 @@ class LimitsChanged(Event):
     kind: ClassVar[str] = "limits_changed"
     running: int
     waiting: Mapping[str, int]
-    """Attempts that wait, by what they wait for: `task_concurrency`, `provider:docker`, `retry`, ..."""
+    """Attempts that wait, by what they wait for: `task_concurrency`, `provider:docker`, `open rate:docker`, `retry`"""
     sandboxes: int = 0
     """Sandboxes that may exist now, without those that were kept for people."""
 

@@ -43,6 +43,25 @@ def test_a_framework_that_repeats_its_cancellation_at_every_tick_does_not_cut_th
     assert engine.is_cleaned
 
 
+def test_repeated_cancellation_in_a_loop_that_stands_still_at_times_does_not_either():
+    engine = Engine(cleanup_seconds=0.8)
+
+    async def stand_still():
+        while True:
+            time.sleep(0.15)  # what a good application would not do
+            await asyncio.sleep(0.01)
+
+    async def app():
+        async with asyncio.TaskGroup() as group:
+            other = group.create_task(stand_still())
+            with anyio.move_on_after(0.1):
+                await run_async(engine, grace_seconds=20)
+            other.cancel()
+
+    asyncio.run(app())
+    assert engine.is_cleaned
+
+
 def test_an_evaluation_does_not_block_the_hosts_loop():
     async def engine(control, emit):
         end = time.monotonic() + 0.3

@@ -2,8 +2,8 @@
 
 import json
 import os
-import resource
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +14,13 @@ from support.endpoint import FakeEndpoint, chat
 
 TASKS = int(os.environ.get("CAMPAIGN_TASKS", "100000"))
 TURNS = 10_000
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[2:])
+open(sys.argv[1], "w").write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(code)
+"""
+"""Runs a program and writes down the peak memory of its largest process, in KiB."""
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -32,17 +39,17 @@ def write_tasks(folder, tasks):
 
 
 def run(program, *options, harness="oracle", **environ):
-    """Run the tasks; returns the finished process, seconds and peak bytes of the largest child so far."""
+    """Run the tasks; returns the finished process, seconds and its peak memory."""
     began = time.monotonic()
+    peak_file = program.folder / "peak"
     done = subprocess.run(
-        program.arguments(
+        [sys.executable, "-c", MEASURED, peak_file, *program.arguments(
             "run", "jsonl", harness, "m", "--benchmark-params", '{"path": "tasks.jsonl"}', "--format", "json",
             "--progress", "none", *options,
-        ),
+        )],
         cwd=program.folder, env=program.environment(**environ), capture_output=True, text=True, timeout=3000, check=False,
     )  # fmt: skip
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return done, time.monotonic() - began, f"{peak / 1024:.0f} MiB"
+    return done, time.monotonic() - began, f"{int(peak_file.read_text()) / 1024:.0f} MiB"
 
 
 def run_dir(program):

@@ -12,6 +12,7 @@ from agentcompass.errors import PreflightError
 from support.examples import examples
 from support.ideal import Stream, list_schedule
 from support.simulation import (
+    PROVIDERS,
     BoxesA,
     Referee,
     SimulatedBenchmark,
@@ -145,6 +146,30 @@ def test_the_whole_engine_keeps_weights_too():
         run_engine(streams, 8, {}, {}, directory, referee=referee)
     assert referee.problems == []
     assert referee.slot_seconds["r0"] == pytest.approx(3 * referee.slot_seconds["r1"])
+
+
+def test_people_are_told_what_binds_those_who_wait():
+    told = []
+
+    def note(event):
+        if event.kind == "limits_changed":
+            told.append((trio.current_time(), event.running, dict(event.waiting)))
+
+    streams = [
+        Stream(name="plain", tasks=2, mean_seconds=200.0, seed=1),
+        Stream(name="placed", tasks=4, mean_seconds=200.0, provider="a"),
+        Stream(name="paced", tasks=3, mean_seconds=200.0, provider="b"),
+        Stream(name="tried-again", tasks=1, mean_seconds=1.0, failing=1.0, retries=1, delay_seconds=500.0),
+        Stream(name="crowd", tasks=9, mean_seconds=200.0, loads_for=1000.0),
+    ]  # fmt: skip
+    with results() as directory:
+        run_engine(streams, 8, {"a": 1}, {"b": 0.001}, directory, listener=note)
+    a, b = PROVIDERS["a"], PROVIDERS["b"]
+    seen = {cause for _, _, waiting in told for cause in waiting}
+    assert seen == {f"provider:{a}", f"open rate:{b}", "retry", "task_concurrency"}
+    assert all(running == 8 for _, running, waiting in told if "task_concurrency" in waiting)
+    assert all(waiting["retry"] == 1 and at <= 510 for at, _, waiting in told if "retry" in waiting)
+    assert max(waiting.get(f"open rate:{b}", 0) for _, _, waiting in told) == 2
 
 
 # --- requests that do not begin

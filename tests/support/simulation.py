@@ -58,7 +58,7 @@ class Referee:
         self.problems: list[str] = []
         self.starts = 0
         self.most_apart = 0
-        """The greatest difference between the numbers of running tasks of two requests that both waited for a slot."""
+        """How many more tasks than one that waited for a slot another request ran at most."""
         self.slot_seconds: dict[str, float] = {}
         """By request; this and `most_apart` as long as all have tasks that were never started."""
         self._requests = requests
@@ -96,17 +96,16 @@ class Referee:
         self._settled_at = trio.current_time()
 
     def _compare(self, waiting):
-        if waiting and is_shared_out(waiting):
+        lanes = self.scheduler.lanes
+        if waiting and is_shared_out(lanes, waiting):
             self._are_level = True
         elif waiting and self._are_level:
-            self._problem(
-                "unequal: " + ", ".join(f"{lane.name} {lane.running}" for lane in waiting)
-            )
+            self._problem("unequal: " + ", ".join(f"{lane.name} {lane.running}" for lane in lanes))
         if self._are_level and waiting:
-            running = [lane.running for lane in waiting]
-            self.most_apart = max(self.most_apart, max(running) - min(running))
+            least = min(lane.running for lane in waiting)
+            self.most_apart = max(self.most_apart, *(lane.running - least for lane in lanes))
         if self._are_level:
-            for lane in self.scheduler.lanes:
+            for lane in lanes:
                 spent = lane.running * (trio.current_time() - self._settled_at)
                 self.slot_seconds[lane.name] = self.slot_seconds.get(lane.name, 0.0) + spent
 
@@ -114,11 +113,10 @@ class Referee:
         self.problems.append(f"{trio.current_time():.3f} s: {text}")
 
 
-def is_shared_out(lanes):
-    """Whether none has more by a whole task than another has for its weight: equal weights differ by at most one."""
-    return max((lane.running - 1) / lane.weight for lane in lanes) <= 1e-9 + min(
-        lane.running / lane.weight for lane in lanes
-    )
+def is_shared_out(lanes, waiting):
+    """Whether nobody has more by a whole task than one who waits has for its weight: if equal, by at most one."""
+    most = max((lane.running - 1) / lane.weight for lane in lanes)
+    return most <= 1e-9 + min(lane.running / lane.weight for lane in waiting)
 
 
 def _watched(main, referee, seed, threads):

@@ -77,9 +77,10 @@ async def search(
         if done.returncode == 0:
             return Found(**json.loads(done.stdout))
         if done.returncode not in {-signal.SIGXCPU, -signal.SIGKILL}:
+            said = done.stderr.decode(errors="replace").split("\n")
+            reason = next((line for line in reversed(said) if line.strip()), "")
             raise EvaluatorError(
-                "the regular expressions could not be run: "
-                + done.stderr.decode(errors="replace").strip()[-500:]
+                f"the regular expressions could not be run (exit code {done.returncode}): {reason[-500:]}"
             )
     raise EvaluatorError(
         f"the regular expressions took more than {CPU_SECONDS} s of processor time on this answer",

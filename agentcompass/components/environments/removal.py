@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from agentcompass.errors import SandboxError
 
 PASSES = 100
 """Over a directory in which something is still being made."""
+_MEANWHILE = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT}
+"""What says that somebody else has made or removed something in it: then it is gone through again."""
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -47,15 +50,14 @@ def remove_tree(directory: Path, check: Callable[[], None]) -> None:
 
 def _remove(directory: Path, top: int, check: Callable[[], None]) -> None:
     remover = _Emptier(top, check)
-    for last in (False,) * (PASSES - 1) + (True,):
+    for passes in itertools.count(1):
         try:
             remover.empty()
             directory.rmdir()
-        except FileNotFoundError:
-            return
         except OSError as error:
-            # Something was made in it meanwhile: again.
-            if last or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            if not directory.exists():
+                return
+            if passes >= PASSES or error.errno not in _MEANWHILE:
                 raise
         else:
             return

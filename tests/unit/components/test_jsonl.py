@@ -40,6 +40,23 @@ async def score(path, answer, **params):
 # --- loading
 
 
+async def test_a_file_is_named_even_where_the_working_directory_is_gone(
+    write, tmp_path, monkeypatch
+):
+    path = write({"id": "a", "prompt": "p"})
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    with pytest.raises(ConfigurationError, match=f"{path}:1: answer"):
+        await loaded(path)
+
+
+async def test_a_command_is_not_run_outside_of_a_sandbox(write):
+    with pytest.raises(EvaluatorError, match="was given no sandbox") as caught:
+        await score(write(row(scorer="command", command="true")), "x")
+    assert not caught.value.retryable
+
+
 async def test_selection_keeps_the_files_order(write):
     path = write(*(row(id=name, category=name) for name in "abcd"))
     for params, ids in (

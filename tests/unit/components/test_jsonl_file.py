@@ -6,6 +6,7 @@ import json
 import pytest
 
 from agentcompass.components.benchmarks import jsonl_file
+from agentcompass.metrics.board import UNCATEGORIZED
 from agentcompass.spec.problems import Problems
 
 
@@ -185,6 +186,12 @@ def test_a_utf16_file_is_one_problem_not_one_a_line(tmp_path):
     path = tmp_path / "tasks.jsonl"
     path.write_bytes(("{}\n" * 100).encode("utf-16"))
     assert len(read(path)[1]) == 1
+
+
+def test_a_category_that_stands_for_none_is_refused(tmp_path):
+    (problem,) = problems_of(tmp_path, row(category=UNCATEGORIZED))
+    assert "category" in problem
+    assert "stands for tasks without one: leave it out" in problem
 
 
 def test_a_file_without_end_of_faults_is_given_up(tmp_path):

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from agentcompass.components.registry import known, load_recipe_dirs
+from agentcompass.components.registry import BUILTINS, known, load_recipe_dirs
 from agentcompass.errors import ConfigurationError
 
 RECIPE = """
@@ -60,6 +60,22 @@ def test_a_changed_file_counts_the_next_time(tmp_path):
 def test_a_folder_named_twice_is_loaded_once(tmp_path):
     write(tmp_path, one=RECIPE.format(id="once"))
     assert list(load_recipe_dirs([tmp_path, tmp_path / "."])) == ["once"]
+
+
+def test_a_module_that_another_one_imports_is_executed_once(tmp_path):
+    log = tmp_path / "log"
+    count = f"with open({str(log)!r}, 'a') as file: file.write('b')\n"
+    write(tmp_path, a="from . import b\n" + textwrap.dedent(RECIPE.format(id="a")))
+    write(tmp_path, b=count + textwrap.dedent(RECIPE.format(id="b")))
+    assert sorted(load_recipe_dirs([tmp_path])) == ["a", "b"]
+    assert log.read_text() == "b"
+
+
+def test_an_id_of_a_built_in_recipe_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(BUILTINS["recipe"], "taken", "somewhere:Taken")
+    write(tmp_path, one=RECIPE.format(id="taken"))
+    with pytest.raises(ConfigurationError, match="'taken' is the id of a built-in recipe"):
+        load_recipe_dirs([tmp_path])
 
 
 def test_two_folders_with_one_id_are_an_error_that_names_both(tmp_path):

@@ -25,9 +25,23 @@ async def test_what_is_taken_out_without_group_or_match(extract, extracted):
     assert found == Found(extracted=extracted, matches=False)
 
 
-async def test_case_is_ignored_on_request():
-    found = await search("PARIS", extract=None, patterns=["paris"], ignore_case=True)
-    assert found.matches
+async def test_nothing_matches_where_nothing_was_taken_out():
+    found = await search("abc", extract="z", patterns=["a"], ignore_case=False)
+    assert found == Found(extracted=None, matches=False)
+
+
+@pytest.mark.parametrize(("ignore_case", "extracted"), [(True, "PARIS"), (False, None)])
+async def test_case_is_ignored_on_request(ignore_case, extracted):
+    found = await search("PARIS", extract="pa.*", patterns=["paris"], ignore_case=ignore_case)
+    assert found == Found(extracted=extracted, matches=ignore_case)
+
+
+async def test_a_pattern_that_fails_is_told_with_its_reason():
+    with pytest.raises(
+        EvaluatorError,
+        match=r"could not be run \(exit code 1\): re\S+: unterminated character set at",
+    ):
+        await search("x", extract=None, patterns=["["], ignore_case=False)
 
 
 async def test_only_the_end_of_a_long_text_is_searched():

@@ -76,6 +76,11 @@ def test_numbers_are_equal_by_value_not_by_form():
     assert not comparison().is_numeric("no number", ["5"])
 
 
+def test_an_expected_answer_without_a_number_is_near_to_none():
+    assert not comparison(absolute_tolerance=1e9).is_numeric("5", ["five"])
+    assert comparison().is_numeric("5", ["five", "5"])
+
+
 def test_the_larger_tolerance_counts():
     assert comparison(absolute_tolerance=0.5).is_numeric("5.5", ["5"])
     assert not comparison(absolute_tolerance=0.5).is_numeric("5.51", ["5"])

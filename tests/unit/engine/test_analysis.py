@@ -12,11 +12,17 @@ from agentcompass.components.base import AgentOutcome
 from agentcompass.engine import analysis
 from agentcompass.engine import request as engine_request
 from agentcompass.engine.analysis import Analysis, analyze_again
-from agentcompass.engine.analysts import MAX_DETAIL, MAX_FINDINGS, MAX_LABEL, analysts_for
+from agentcompass.engine.analysts import (
+    MAX_DETAIL,
+    MAX_FINDINGS,
+    MAX_LABEL,
+    Analysts,
+    analysts_for,
+)
 from agentcompass.errors import SandboxError, StoreError
 from agentcompass.store.layout import RunPaths
 from support import analyzers
-from support.analyzers import Hanging, Nonsense
+from support.analyzers import Hanging, Nonsense, Silent
 from support.plugins import importable, write_distribution
 from support.scripted import Ran, run, scripted_request, tasks
 
@@ -165,9 +171,16 @@ async def test_a_summary_that_is_no_summary_is_a_note(tmp_path):
 
 
 async def test_one_that_has_nothing_to_say_leaves_no_line(tmp_path):
-    ran = await run(tmp_path, request(3, "Silent"))
-    assert (findings(ran, "silent"), rows(ran, "silent"), warnings(ran)) == ([], [], [])
-    assert summary(ran)["analyzed"] == 3
+    ran, kept = await run(tmp_path, request(3, enable_analysis=False)), Kept()
+    only = Analysts({"silent": Silent(Silent.Params())})
+    work = Analysis(only, RunPaths(ran.run_dir()), kept, kept.lines.append)
+    work.announce(3)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work.work)
+        await work.finish(10)
+    assert kept.lines == []
+    written = json.loads((ran.run_dir() / "analysis.json").read_text())
+    assert (written["analyzed"], written["rows"], written["notes"]) == (3, [], [])
 
 
 async def test_one_that_cannot_be_made_or_found_is_left_out(tmp_path):
@@ -197,6 +210,17 @@ async def test_a_summary_that_hangs_is_left_out_and_the_others_are_there(tmp_pat
     assert "hanging_summary took longer than 1 seconds" in " ".join(warnings(ran))
     assert rows(ran, "hanging_summary") == []
     assert rows(ran, "length")
+
+
+class Kept:
+    """Keeps findings where a test can see them."""
+
+    def __init__(self):
+        self.lines = []
+
+    def findings(self, lines, done):
+        self.lines += lines
+        done()
 
 
 # --- a disk that fails or hangs

@@ -253,6 +253,20 @@ async def test_an_answer_that_cannot_be_measured_is_only_text(tmp_path):
     assert (record.verdict, record.answer) == ("graded", "right")
 
 
+@pytest.mark.parametrize("phase", ["run", "evaluate"])
+async def test_details_that_are_no_json_say_where(tmp_path, phase):
+    details = {"deep": [{"x": object()}]}
+    made = scripted_request(
+        {"load": lambda: tasks(1)}
+        | ({"evaluate": lambda *_: Evaluation(metrics={"pass": 1}, details=details)} if phase == "evaluate" else {}),
+        {"run": lambda *_: AgentOutcome(details=details)} if phase == "run" else {},
+    )  # fmt: skip
+    failure = (await run(tmp_path, made)).record().failure
+    assert (failure.phase, failure.code) == (phase, "unwritable-record")
+    assert "details that are not JSON at " in failure.message
+    assert "x" in failure.message
+
+
 async def test_details_that_are_no_json_are_told(tmp_path):
     made = scripted_request(
         {

@@ -465,6 +465,28 @@ async def test_reuse_with_pass_goes_on_with_the_next_attempt(tmp_path):
     assert ran.outcome().result["summary"]["score"] > 0
 
 
+async def test_reuse_with_pass_repeats_no_later_attempt_that_was_graded(tmp_path):
+    tries = []
+
+    def agent(*_args):
+        tries.append(None)
+        if len(tries) == 1:
+            raise SandboxError("down")
+        return AgentOutcome(answer="wrong")
+
+    def make():
+        return scripted_request(
+            {"load": lambda: tasks(1)}, {"run": agent}, k=3, attempt_strategy="pass"
+        )
+
+    await run(tmp_path, make())
+    assert len(tries) == 3
+    ran = await run(tmp_path, attrs.evolve(make(), reuse=True))
+    assert len(tries) == 4
+    assert sorted(r.attempt for r in ran.records() if r.verdict == "graded") == [1, 2, 3]
+    assert ran.outcome().status == "completed"
+
+
 # --- the disk
 
 

@@ -8,7 +8,15 @@ import trio
 
 from agentcompass.components.base import AgentOutcome, Capabilities, Where
 from agentcompass.errors import PreflightError
-from support.scripted import ScriptedEnvironment, path, run, scripted, scripted_request, tasks
+from support.scripted import (
+    ScriptedBenchmark,
+    ScriptedEnvironment,
+    path,
+    run,
+    scripted,
+    scripted_request,
+    tasks,
+)
 
 
 class Imaged(ScriptedEnvironment):
@@ -25,6 +33,15 @@ class Imaged(ScriptedEnvironment):
     async def fetch(self, plan, note):
         if plan.image == "absent":
             note("pulling absent")
+
+
+class SecondBoxed(ScriptedBenchmark):
+    """Only its second task is evaluated in a sandbox."""
+
+    id = "secondboxed"
+
+    def needs_evaluation_sandbox(self, task):
+        return task.id == "t1"
 
 
 def of_images(*images, agent=None, environment=Imaged, **benchmark):
@@ -78,11 +95,15 @@ async def test_where_every_plan_fails_no_image_is_asked_for(tmp_path):
     assert {record.verdict for record in ran.records()} == {"infra"}
 
 
-async def test_only_tasks_with_a_sandbox_need_an_image(tmp_path):
-    made = of_images("nowhere", "nowhere")
-    made = attrs.evolve(made, harness=scripted_request().harness)
-    ran = await run(tmp_path, made)
-    assert ran.outcome().status == "completed"
+@pytest.mark.parametrize(
+    ("images", "status"), [(("nowhere", "there"), "completed"), (("there", "nowhere"), "failed")]
+)
+async def test_only_tasks_with_a_sandbox_need_an_image(tmp_path, images, status):
+    made = attrs.evolve(of_images(*images, where=Where.FRESH), harness=scripted_request().harness)
+    params = made.benchmark.params
+    only_second = attrs.evolve(made.benchmark, id=path(SecondBoxed), params=params)
+    ran = await run(tmp_path, attrs.evolve(made, benchmark=only_second))
+    assert ran.outcome().status == status
 
 
 async def test_a_provider_that_cannot_look_at_its_images_fails_the_request_by_name(tmp_path):

@@ -7,7 +7,10 @@ import pytest
 import trio
 
 from agentcompass.components.base import AgentOutcome, Evaluation, Where
+from agentcompass.engine.control import Control
 from agentcompass.errors import EvaluatorError, ModelError, SandboxError
+from support.endpoint import FakeEndpoint, chat, rate_limited
+from support.requests import model_config
 from support.scripted import ScriptedEnvironment, SyncHarness, path, run, scripted_request, tasks
 
 
@@ -16,6 +19,10 @@ def raiser(error):
         raise error
 
     return script
+
+
+def log(ran):
+    return (ran.run_dir() / "run.log").read_text()
 
 
 def stray_cancellation(*_args):
@@ -95,8 +102,6 @@ async def test_a_fault_in_the_plan_of_one_task_leaves_the_others_alone(tmp_path)
 
 
 async def test_an_interrupt_raised_by_a_component_is_a_fault_where_signals_are_watched(tmp_path):
-    from agentcompass.engine.control import Control
-
     control = Control(1.0)
     control.owns_interrupts = True
     made = scripted_request({"load": lambda: tasks(1)}, {"run": raiser(KeyboardInterrupt())})
@@ -234,8 +239,6 @@ async def test_the_clock_of_a_phase_does_not_run_while_it_waits_for_a_limit(tmp_
 
 
 async def test_a_model_that_was_never_asked_is_no_zero(tmp_path):
-    from support.requests import model_config
-
     made = scripted_request(
         {"load": lambda: tasks(1)},
         {"model": True},
@@ -245,8 +248,6 @@ async def test_a_model_that_was_never_asked_is_no_zero(tmp_path):
 
 
 async def test_a_swallowed_endpoint_failure_is_no_zero(tmp_path):
-    from support.requests import model_config
-
     async def agent(task_input, _session, model, _emit):
         try:
             await model.chat(task_input.messages)
@@ -294,6 +295,45 @@ async def test_trouble_in_closing_does_not_undo_a_grade(tmp_path):
     assert ran.record().verdict == "graded"
     assert not ScriptedEnvironment.existing, "what did not close was removed by name"
     assert not ran.leases()
+
+
+async def test_an_interrupt_out_of_a_removal_does_not_undo_a_grade_where_signals_are_watched(
+    tmp_path,
+):
+    control = Control(1.0)
+    control.owns_interrupts = True
+    made = scripted_request(
+        {"load": lambda: tasks(1), "where": Where.REUSE},
+        {"sandbox": True},
+        {"closing": raiser(OSError("gone")), "removing": raiser(KeyboardInterrupt())},
+    )
+    ran = await run(tmp_path, made, control=control)
+    assert ran.record().verdict == "graded"
+    assert len(ran.leases()) == 1
+    assert "task t0: after its grade: KeyboardInterrupt" in log(ran)
+
+
+async def test_processes_that_the_agent_left_are_ended_and_counted_in_the_log(tmp_path):
+    made = scripted_request({"load": lambda: tasks(1)}, {"sandbox": True}, {"end": lambda: 3})
+    ran = await run(tmp_path, made)
+    assert ran.record().verdict == "graded"
+    assert "task t0: ended 3 processes the agent had left" in log(ran)
+
+
+async def test_what_the_model_client_tries_again_is_told(tmp_path):
+    async def agent(task_input, _session, model, _emit):
+        return AgentOutcome(answer=(await model.chat(task_input.messages)).message.text)
+
+    with FakeEndpoint([rate_limited(), chat("right")]) as endpoint:
+        made = scripted_request(
+            {"load": lambda: tasks(1)},
+            {"model": True, "run": agent},
+            model=model_config(base_url=endpoint.base_url, api_protocol=("openai-chat",)),
+        )
+        ran = await run(tmp_path, made)
+    assert ran.record().metrics == {"pass": 1.0}
+    (retried,) = ran.of("model_retried")
+    assert (retried.task, retried.attempt, retried.code) == ("t0", 1, "rate-limited")
 
 
 async def test_a_sandbox_that_breaks_in_use_ends_the_attempt_at_once(tmp_path):

@@ -11,6 +11,7 @@ from agentcompass.components.base import Resources, SandboxPlan
 from agentcompass.components.environments.host_process import HostProcess
 from agentcompass.errors import PreflightError, SandboxError
 from support.host import eventually, gone, host, is_running, lease, new_mark, sandbox
+from support.mounts import small_disk
 
 
 async def test_a_shell_line_runs_in_the_work_directory_and_gives_both_streams(tmp_path):
@@ -261,6 +262,30 @@ async def test_a_terminal_is_a_real_one(tmp_path):
     assert b"got line" in seen
 
 
+@pytest.mark.parametrize(
+    ("argv", "options", "problem"),
+    [
+        ([], {}, "no command"),
+        (["printf", "a\0b"], {}, "a NUL character"),
+        (["true"], {"cwd": "a\0"}, "a NUL character"),
+        (["true"], {"env": {"A": "\0"}}, "a NUL character"),
+        (["true"], {"env": {"": "x"}}, "a variable without a name"),
+        (["true"], {"env": {"A=B": "x"}}, "with = in its name"),
+    ],
+)
+async def test_what_the_system_could_not_even_be_asked_is_an_error(
+    tmp_path, argv, options, problem
+):
+    async with sandbox(tmp_path) as session:
+        with pytest.raises(ValueError, match=problem):
+            async with session.process(argv, **options):
+                pass
+        if argv:
+            result = await session.exec(argv, **options)
+            assert result.returncode != 0
+            assert problem in result.stderr
+
+
 async def test_an_interrupt_typed_on_a_terminal_reaches_the_program(tmp_path):
     argv = ["sh", "-c", "echo ready; exec sleep 60"]
     async with sandbox(tmp_path) as session, session.process(argv, tty=True) as program:
@@ -315,6 +340,15 @@ async def test_preflight_says_what_is_wrong_with_the_root(tmp_path):
 async def test_preflight_says_what_is_wrong_with_the_shell(tmp_path):
     with pytest.raises(PreflightError, match="no-shell"):
         await host(tmp_path, shell="/no-shell").preflight()
+
+
+async def test_preflight_says_that_there_is_no_room_for_sandboxes(tmp_path):
+    with (
+        small_disk(tmp_path / "disk", "size=8m") as directory,
+        pytest.raises(PreflightError, match=r"less than \d+ MiB of space left") as caught,
+    ):
+        await host(directory).preflight()
+    assert "root" in caught.value.hint
 
 
 async def test_preflight_tells_when_commands_cannot_be_started(tmp_path, monkeypatch):

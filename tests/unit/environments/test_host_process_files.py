@@ -1,7 +1,9 @@
 """Files of `host_process`: in and out, past hostile names and links, and away at the end."""
 
 import os
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import trio
@@ -9,6 +11,7 @@ import trio
 from agentcompass.components.base import SandboxPlan
 from agentcompass.components.environments import workspace as workspace_module
 from agentcompass.components.environments.removal import remove_tree
+from agentcompass.components.environments.transfer import download
 from agentcompass.errors import SandboxError
 from support.host import host, lease, sandbox
 
@@ -212,6 +215,33 @@ async def test_a_download_leaves_out_what_leads_outside_and_what_is_no_file(tmp_
     assert set(os.listdir(target)) - set(links) - {"hard"} == {"b", "f"}
 
 
+async def test_what_vanishes_while_a_directory_is_downloaded_is_left_out(tmp_path):
+    async with sandbox(tmp_path / "root") as session:
+        await session.exec("mkdir -p d/gone d/more; touch d/a d/gone/f d/more/g; ln -s a d/link")
+        space = session._workspace
+        folder = Path(session.workdir) / "d"
+        asked = []
+
+        def vanish():
+            asked.append(1)
+            if len(asked) == 2:  # the top is listed by now
+                shutil.rmtree(folder / "gone")
+                for name in ("a", "link"):
+                    (folder / name).unlink()
+
+        download(space, "d", tmp_path / "copy", None, vanish)
+    assert sorted(path.name for path in (tmp_path / "copy").rglob("*")) == ["g", "more"]
+
+
+async def test_what_vanishes_before_it_is_downloaded_is_an_error(tmp_path):
+    async with sandbox(tmp_path / "root") as session:
+        await session.exec("mkdir d")
+        folder = Path(session.workdir) / "d"
+        with pytest.raises(FileNotFoundError):
+            download(session._workspace, "d", tmp_path / "copy", None, folder.rmdir)
+    assert not (tmp_path / "copy").exists()
+
+
 @pytest.mark.parametrize(
     ("make", "source", "error"),
     [
@@ -294,6 +324,44 @@ async def test_a_directory_that_is_being_written_is_removed(tmp_path):
     script = "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); : > $0/sub/$i || exit; done 2>/dev/null"
     with subprocess.Popen(["sh", "-c", script, target]):
         await trio.to_thread.run_sync(remove_tree, target, no_check)
+    assert not target.exists()
+
+
+async def test_what_somebody_else_removes_meanwhile_does_not_end_the_removal(tmp_path):
+    target = tmp_path / "d"
+    target.mkdir()
+    for number in range(5):
+        (target / str(number)).touch()
+
+    def interfere():
+        for path in list(target.glob("?")):
+            path.unlink()
+            (target / "more").mkdir(exist_ok=True)
+
+    remove_tree(target, interfere)
+    assert not target.exists()
+
+
+async def test_a_directory_that_is_gone_before_its_removal_ends_is_removed(tmp_path):
+    target = tmp_path / "d"
+    (target / "a").mkdir(parents=True)
+
+    def interfere():
+        if target.exists():
+            (target / "a").rmdir()
+            target.rmdir()
+
+    remove_tree(target, interfere)
+    remove_tree(target, no_check)
+    assert not target.exists()
+
+
+async def test_names_that_removal_uses_itself_do_not_stop_it(tmp_path):
+    target = tmp_path / "d"
+    for number in (1, 2):
+        (target / f".removed-{os.getpid()}-{number}" / "x").mkdir(parents=True)
+    (target / "a/b/c").mkdir(parents=True)
+    remove_tree(target, no_check)
     assert not target.exists()
 
 

@@ -106,6 +106,20 @@ async def test_a_file_system_that_cannot_be_asked_is_not_full(tmp_path):
     assert not await space.was_full_since(0)
 
 
+async def test_a_file_system_that_does_not_count_is_not_full(tmp_path):
+    assert os.statvfs("/proc").f_blocks == 0
+    assert not await DiskSpace(lambda: "/proc").was_full_since(0)
+
+
+async def test_a_file_system_that_makes_inodes_as_it_needs_them_is_judged_by_its_space(tmp_path):
+    with small_disk(tmp_path / "disk", "size=8m,nr_inodes=0") as directory:
+        assert os.statvfs(directory).f_files == 0
+        space = DiskSpace(lambda: directory)
+        assert not await space.was_full_since(0)
+        (directory / "fill").write_bytes(b"x" * (8 << 20))
+        assert await space.was_full_since(0)
+
+
 async def test_with_room_enough_it_is_looked_at_twice_a_second_however_many_commands_run(
     tmp_path, roomy
 ):
