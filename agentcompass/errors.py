@@ -94,7 +94,7 @@ class NestedLoopError(ConfigurationError):
 
 
 class PreflightError(AgentCompassError, RuntimeError):
-    """Something that the run needs is not there: an engine, an image, a key, disk space, data."""
+    """Something that the run needs is not there: an engine, an image, a key, disk space, data, an unlocked run directory."""
 
     exit_code = 3
 
@@ -133,7 +133,7 @@ class EvaluationTimeoutError(EvaluationError, TimeoutError):
 
 
 class StoreError(AgentCompassError, RuntimeError):
-    """Results could not be written or read: disk full, lock taken, a foreign or newer file."""
+    """Results could not be written or read: disk full, a foreign or newer file."""
 
 
 class InfraError(AgentCompassError, RuntimeError):

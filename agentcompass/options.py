@@ -234,10 +234,6 @@ class RunOptions(RuntimeOptions):
         default=None, metadata=_shared("runtime.recipe_dirs", "--recipe-dir", "repeated")
     )
     """Folders of modules that register recipes. Default: none."""
-    timeout_seconds: int | None = attrs.field(
-        default=None, metadata=_shared("runtime.timeout_seconds", "--timeout-seconds")
-    )
-    """Wall-clock limit of the evaluation, in whole seconds; 0 means none. Default: 360000."""
 
 
 @frozen(kw_only=True)

@@ -141,7 +141,7 @@ class ExecutionRecord:
     will_retry: bool = False
     """True when another execution of the same attempt was planned at the time of writing."""
     reused_from: str | None = None
-    """The run id this record was taken over from."""
+    """The run id this record was taken over from; `attempt_dir` and `steps_at` are of that run."""
     attempt_dir: str | None = None
     """Relative to the run directory, when something was kept there."""
     steps_at: tuple[int, int] | None = None

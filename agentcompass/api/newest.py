@@ -8,6 +8,7 @@ from pathlib import Path
 from agentcompass.api.reading import seconds_of
 from agentcompass.data import frozen
 from agentcompass.errors import StoreError
+from agentcompass.regular import read_regular
 from agentcompass.store import jsonl
 from agentcompass.store.files import explained
 from agentcompass.store.identity import is_alive
@@ -95,7 +96,7 @@ def _candidates(root: Path) -> Iterator[_Candidate]:
 def _info(paths: RunPaths) -> RunInfo | None:
     """What a run is, without what it is to do, which may be much."""
     try:
-        return info_from_json(jsonl.decode(paths.run_file.read_bytes()))
+        return info_from_json(jsonl.decode(read_regular(paths.run_file)))
     except (OSError, ValueError):
         return None
 

@@ -19,6 +19,7 @@ from agentcompass.progress import events
 from agentcompass.progress.events import AttemptFinished, Event, RunPrepared
 from agentcompass.progress.tracker import AttemptKey, Tracker
 from agentcompass.records import ExecutionRecord, Verdict
+from agentcompass.regular import open_regular
 from agentcompass.store import codec, jsonl
 from agentcompass.store.leases import LeaseBook
 from agentcompass.store.reader import StoredRun
@@ -108,7 +109,7 @@ class Reading:
         if self.status != "running":
             return
         # without the file there is less to tell, and nothing wrong
-        with contextlib.suppress(OSError), self._run.paths.events_file.open("rb") as file:
+        with contextlib.suppress(OSError), open_regular(self._run.paths.events_file) as file:
             for line in file:
                 if line.endswith(b"\n") and not _is_past(line, active):
                     event = self._event(line, active)
@@ -248,15 +249,18 @@ class Reading:
             for attempt in tracker.active.values()
             if attempt.request == self._name
         }
+        graded = state.verdicts.get("graded", 0) + state.reused
+        is_running = self.status == "running"
+        done = state.done if is_running else graded
         not_needed = 0
         if run.plan.attempt_strategy == "pass":
             not_needed = sum(run.plan.k - self._attempted[task] for task in self._solved)
         return attrs.evolve(
             standing,
             planned=state.planned,
-            done=state.done,
+            done=done,
             running=len(active),
-            waiting=max(0, state.planned - state.done - len(active) - not_needed),
+            waiting=max(0, state.planned - done - len(active) - not_needed),
             waiting_for_retry=len(self._again - active),
             not_needed=not_needed,
             reused=state.reused,
@@ -264,26 +268,29 @@ class Reading:
             score=state.running_score.mean,
             ci95=state.running_score.interval,
             usage=state.usage,
-            finish_command=finish_command(run.info, run.paths.run_dir)
-            if self.status == "interrupted"
-            else None,
+            finish_command=None
+            if is_running
+            else finish_command(run.info, run.paths.run_dir, is_any_graded=graded > 0),
         )
 
     def _over(self, standing: RequestStanding) -> RequestStanding:
         report = summarize(self._run.paths.run_dir, write=False)
         counts, score = report.counts, report.primary_score
+        missing = counts["planned"] - counts["graded"] - counts["not_needed"]
+        is_whole = self.status == "completed"
         return attrs.evolve(
             standing,
             planned=counts["planned"],
-            done=counts["planned"] - counts["skipped"],
+            done=counts["graded"],
+            waiting=missing if report.finish_command else 0,
             not_needed=counts["not_needed"],
             reused=report.reused,
             verdicts={
                 verdict: counts[verdict] - (report.reused if verdict == "graded" else 0)
                 for verdict in _VERDICTS
             },
-            score=score.value,
-            ci95=score.ci95,
+            score=score.value if is_whole else score.graded_value,
+            ci95=score.ci95 if is_whole else None,
             usage=report.usage,
             finish_command=report.finish_command,
         )

@@ -62,10 +62,10 @@ class RequestStanding:
     """Why it did not complete, or cannot be read."""
     planned: int = 0
     done: int = 0
-    """With a verdict, those of an earlier run included."""
+    """Those of an earlier run included. While it runs: with a verdict. Otherwise: graded."""
     running: int = 0
     waiting: int = 0
-    """Neither done nor running, and needed."""
+    """Neither done nor running, and needed: what is still to be executed."""
     waiting_for_retry: int = 0
     """Of those that wait: executed already, and to be executed again."""
     not_needed: int = 0
@@ -75,14 +75,14 @@ class RequestStanding:
     """Of this run, reused attempts not included."""
     metric: str | None = None
     score: float | None = None
-    """While it runs: the mean over what is graded. Afterwards: over all that was planned, as the report says."""
+    """Of a run that completed: over all that was planned, as the report says. Of any other: the mean over what is graded."""
     ci95: tuple[float, float] | None = None
     usage: Usage = attrs.field(factory=Usage)
     """Of every execution of this run so far."""
     sandboxes: int = 0
     """That may exist, without those that were kept for people."""
     finish_command: str | None = None
-    """Executes what is missing and takes over the rest; None while it runs, and if nothing is missing."""
+    """Executes what is missing and takes over what is graded; None while it runs, and if nothing is missing."""
 
 
 @frozen(kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
@@ -43,13 +44,18 @@ def existing_directory(given: Path | None) -> Path:
     if given is None:
         return configured_runtime(cwd=working_directory(), environ=os.environ).results_dir
     path = given if given.is_absolute() else working_directory() / given
-    if not _is_directory(path):
+    if not _is(Path.is_dir, path):
+        if _is(Path.exists, path):
+            raise ConfigurationError(
+                f"{str(given)!r} is a file, not a directory",
+                hint="Give the directory that it is in.",
+            )
         raise ConfigurationError(f"there is no directory {str(given)!r}")
     return path
 
 
-def _is_directory(path: Path) -> bool:
+def _is(what: Callable[[Path], bool], path: Path) -> bool:
     try:
-        return path.is_dir()
+        return what(path)
     except OSError:  # no path at all: too long
         return False

@@ -82,12 +82,22 @@ def _figures(status: str, result: Mapping[str, JSON] | None) -> Sequence[str]:
     usage, seconds = summary["usage"], summary["elapsed_seconds"]
     return (
         shown,
-        text.score(summary["score"], summary["ci95"]),
+        _score(result),
         f"{summary['coverage']:.1%}",
         _tokens(usage) if usage["calls"] else _NONE,
         text.money(usage["cost_usd"]).removeprefix("cost ") if usage["calls"] else _NONE,
         _NONE if seconds is None else text.duration(seconds),
     )
+
+
+def _score(result: Mapping[str, JSON]) -> str:
+    """Over all that was planned if it completed; else over what is graded, and said to be."""
+    summary = result["summary"]
+    if summary["status"] == "completed":
+        return text.score(summary["score"], summary["ci95"])
+    metrics = result["metrics"]
+    graded = metrics["scores"][metrics["primary"]]["graded_value"]
+    return text.score(graded, None) + ("" if graded is None else " so far")
 
 
 def _tokens(usage: Mapping[str, JSON]) -> str:

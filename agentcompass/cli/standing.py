@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -21,11 +22,21 @@ _LABEL: Final = 9
 """Columns of the names of lines, so that they are the same above and below sections."""
 _TASK: Final = 40
 """Columns of a task id."""
+_NO_LAST_WORD: Final = (
+    "it ended without writing its last state (killed, machine restarted, or no space left)"
+)
 
 Rows = Iterator[tuple[str, str]]
 
 
-def text_of(standing: Standing, others: Sequence[Path], columns: int, now: float) -> str:
+def text_of(
+    standing: Standing,
+    others: Sequence[Path],
+    columns: int,
+    now: float,
+    *,
+    results_dir: Path | None = None,
+) -> str:
     """Return lines: what it is, how far it is, what runs, what went wrong, and what to do next.
 
     Args:
@@ -33,6 +44,7 @@ def text_of(standing: Standing, others: Sequence[Path], columns: int, now: float
         others: Directories of those that are under way beside it.
         columns: How wide tables may be.
         now: Seconds since the epoch: when it stood so.
+        results_dir: Where commands look that are told nothing else; None if that is not known.
     """
     elapsed = standing.elapsed_seconds
     since = "" if elapsed is None else f", {text.duration(elapsed)}"
@@ -44,7 +56,7 @@ def text_of(standing: Standing, others: Sequence[Path], columns: int, now: float
     lines += _listed([*_process(standing), *_progress(standing, now)])
     lines += _section(f"running ({len(standing.activities)}):", _activities(standing), columns)
     lines += _section("trouble:", _troubles(standing), columns)
-    lines += _listed([*_end(standing), *(("also", str(path)) for path in others)])
+    lines += _listed([*_end(standing, results_dir), *(("also", str(path)) for path in others)])
     return "\n".join(lines)
 
 
@@ -69,14 +81,23 @@ def _figures(request: RequestStanding) -> tuple[str, ...]:
         f"{request.done}/{request.planned}" if has_plan else "-",
         str(request.running) if has_plan else "-",
         str(request.waiting) if has_plan else "-",
-        "-" if request.score is None else text.score(request.score, request.ci95),
+        _score(request),
     )
+
+
+def _score(request: RequestStanding) -> str:
+    """Over all that was planned if it completed; else over what is graded, and said to be."""
+    if request.score is None:
+        is_over = request.planned > 0 and request.status != "running"
+        return "n/a" if is_over else "-"
+    so_far = "" if request.status in ("completed", "unreadable") else " so far"
+    return text.score(request.score, request.ci95) + so_far
 
 
 def _process(standing: Standing) -> Rows:
     pid = standing.process.pid
     if standing.status == "interrupted":
-        yield ("process", f"{pid} is gone: it was killed, or the machine was restarted")
+        yield ("process", f"{pid} is gone: {_NO_LAST_WORD}")
     elif standing.status == "running":
         where = (
             " elsewhere: another host or container" if standing.process_state == "elsewhere" else ""
@@ -103,11 +124,7 @@ def _progress(standing: Standing, now: float) -> Rows:
     if verdicts:
         yield ("verdicts", ", ".join(verdicts))
     if standing.kind == "run" and requests[0].score is not None:
-        so_far = " so far" if standing.status in ("running", "interrupted") else ""
-        yield (
-            requests[0].metric or "score",
-            text.score(requests[0].score, requests[0].ci95) + so_far,
-        )
+        yield (requests[0].metric or "score", _score(requests[0]))
     if speed := list(_speed(standing, now)):
         yield ("speed", ", ".join(speed))
     usage = sum((one.usage for one in requests), Usage())
@@ -184,7 +201,7 @@ def _troubles(standing: Standing) -> list[tuple[str, ...]]:
     return [*rows, ("...", counted(more, "more cause"), "", "")] if more else rows
 
 
-def _end(standing: Standing) -> Rows:
+def _end(standing: Standing, results_dir: Path | None) -> Rows:
     for request in standing.requests:
         if request.error:
             name = f"{text.printable(request.name)}: " if standing.kind == "launch" else ""
@@ -193,7 +210,8 @@ def _end(standing: Standing) -> Rows:
     if sandboxes and standing.status == "running":
         yield ("sandboxes", str(sandboxes))
     elif sandboxes:
-        yield ("sandboxes", f"{sandboxes} may be left: `agentcompass env close` removes them")
+        close = shlex.join(["agentcompass", "env", "close", *_place(standing, results_dir)])
+        yield ("sandboxes", f"{sandboxes} may be left: `{close}` removes them")
     yield ("results", standing.directory)
     if standing.status == "running":
         return
@@ -202,4 +220,17 @@ def _end(standing: Standing) -> Rows:
     elif any(
         request.finish_command or request.status == "interrupted" for request in standing.requests
     ):
-        yield ("next", "agentcompass launch FILE --reuse, with the file of this launch")
+        is_known = any(one.done or one.status == "unreadable" for one in standing.requests)
+        words = ["--reuse"] if is_known else []
+        if place := _place(standing, results_dir):
+            words += ["--results-dir", *place]
+        command = " ".join(["agentcompass launch FILE", *map(shlex.quote, words)])
+        yield ("next", f"{command}, with the file and options of this launch")
+
+
+def _place(standing: Standing, results_dir: Path | None) -> list[str]:
+    """The directory that a command has to be given: none where it looks there by itself."""
+    directory = Path(standing.directory)
+    if results_dir is not None and directory.is_relative_to(results_dir):
+        return []
+    return [str(directory if standing.kind == "run" else directory.parent)]

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from agentcompass.cli.common import FormatFlag, Given, existing_directory
 from agentcompass.cli.output import Emitter
+from agentcompass.errors import ConfigurationError
 
 
 def command(
@@ -40,5 +41,16 @@ def command(
         others = [str(path) for path in chosen.others]
         emitter.json(context.scrubbed({**attrs.asdict(found), "at": now, "others": others}))
     else:
-        emitter.text(context.clean(standing.text_of(found, chosen.others, emitter.columns, now)))
+        text = standing.text_of(
+            found, chosen.others, emitter.columns, now, results_dir=_default_directory()
+        )
+        emitter.text(context.clean(text))
     return 0
+
+
+def _default_directory() -> Path | None:
+    """The results root of the settings; None if they are wrong: what is asked for may be somewhere else."""
+    try:
+        return existing_directory(None)
+    except ConfigurationError:
+        return None

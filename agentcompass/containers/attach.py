@@ -78,13 +78,15 @@ class Attached:
         self._tty = command.tty
         self._frames = Frames()
         self.has_output = False
-        """Whether anything came, which only a command that was started can say."""
+        """Whether anything came: of the command, or the engine's words on why it could not be started."""
+        self.was_started = False
+        """Whether the engine has ever named its process; some forget that with its end."""
 
     async def receive(self) -> list[tuple[int, bytes]] | None:
         """Return what came next as pieces with their streams (`STDOUT`, `STDERR`; a terminal has the first only).
 
         Returns:
-            None at the end: the command is over, or it has closed its output, see `state`.
+            None at the end: the command is over, or the connection was closed, see `state`.
 
         Raises:
             DockerError: The connection broke.
@@ -135,7 +137,9 @@ class Attached:
         """
         path = path_of("exec", self._exec_id, "json")
         answer = await self._docker.call(Ask("GET", path, "look at a command", seconds=seconds))
-        return _state(answer)
+        state = _state(answer)
+        self.was_started = self.was_started or state.pid > 0
+        return state
 
     async def started(self) -> CommandState:
         """Wait until the command is started, or over; the engine begins to serve the stream before that."""

@@ -55,6 +55,7 @@ class Docker:
         version: Of the engine.
         is_here: The engine runs on this machine, as far as its address tells, and this user is root: its containers'
             processes and control groups can then be looked at directly.
+        lives: When the containers were started that must go on from there, by their ids; see `life.running`.
         threads: For what reads or writes files of this machine; without limit, since each thread waits for the
             engine most of the time.
     """
@@ -64,6 +65,7 @@ class Docker:
         self.call_seconds: Final = call_seconds
         self.version = EngineVersion()
         self.is_here = address.socket_path is not None and os.geteuid() == 0
+        self.lives: Final[dict[str, str]] = {}
         self.threads: Final = trio.CapacityLimiter(math.inf)
         self._transport = StackTransport(
             socket_path=address.socket_path, tls=address.tls, resends=False

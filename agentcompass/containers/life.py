@@ -44,6 +44,8 @@ class ContainerState:
     """Why it could not be started, if it could not."""
     pid: int
     """Of its first process, on the engine's machine; 0 if it does not run."""
+    started_at: str
+    """When it was started last, as the engine writes it."""
     has_init: bool
     """Its first process is the engine's own, which reaps orphans, and the main process is a child of that."""
     details: Mapping[str, Any] = attrs.field(repr=False)
@@ -113,7 +115,16 @@ async def kill(docker: Docker, container: str, *, signal: str = "SIGKILL") -> No
 
 async def restart(docker: Docker, container: str, *, seconds: float = START_SECONDS) -> None:
     """Kill every process of a container and start it again; its files stay, those in memory (tmpfs) do not."""
+    before = await inspect(docker, container)
+    is_bound = before is not None and docker.lives.pop(before.id, None) is not None
     await docker.call(_ask(container, "restart", query={"t": "0"}, seconds=seconds))
+    if is_bound:
+        bind(docker, await running(docker, container))
+
+
+def bind(docker: Docker, state: ContainerState) -> None:
+    """Have `running` tell from now on if somebody else starts a container anew: with that its processes are lost."""
+    docker.lives[state.id] = state.started_at
 
 
 async def pause(docker: Docker, container: str) -> None:
@@ -161,6 +172,7 @@ async def inspect(
         is_oom_killed=bool(state["OOMKilled"]),
         error=state.get("Error") or "",
         pid=state["Pid"],
+        started_at=state.get("StartedAt") or "",
         has_init=bool(answer["HostConfig"].get("Init")),
         details=answer,
     )
@@ -170,7 +182,8 @@ async def running(docker: Docker, container: str) -> ContainerState:
     """Return the state of a container that must run.
 
     Raises:
-        DockerError: It does not, or is not there (code `container-died`); the message says how it ended.
+        DockerError: It does not, is not there, or was started anew by somebody else since `bind` (code
+            `container-died`); the message says how it ended.
     """
     state = await inspect(docker, container)
     if state is None:
@@ -180,6 +193,11 @@ async def running(docker: Docker, container: str) -> ContainerState:
         raise DockerError(
             f"the container {container} is not running: {state.status}, exit code {state.exit_code}"
             f"{f' ({reason})' if reason else ''}",
+            code="container-died",
+        )
+    if docker.lives.get(state.id, state.started_at) != state.started_at:
+        raise DockerError(
+            f"the container {container} was ended and started anew by somebody else",
             code="container-died",
         )
     return state

@@ -19,6 +19,8 @@ from agentcompass.containers.errors import DockerError
 
 _PAUSE: Final = 0.005
 _EXITING: Final = 0x4
+_N_THREADS: Final = 17
+"""Which of `_stat` counts a process's threads, dead first one included."""
 """PF_EXITING of the kernel's include/linux/sched.h."""
 
 
@@ -152,7 +154,13 @@ def _kill(pids: Iterable[int], find: Callable[[], set[int]]) -> None:
 
 def _has(pid: int, mark: bytes) -> bool:
     try:
-        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        if environ := Path(f"/proc/{pid}/environ").read_bytes():
+            return mark in environ.split(b"\0")
+        # of a process whose first thread has ended only the others tell
+        return any(
+            mark in (task / "environ").read_bytes().split(b"\0")
+            for task in Path(f"/proc/{pid}/task").iterdir()
+        )
     except OSError:
         return False  # ended
 
@@ -167,8 +175,9 @@ def _started(pid: int) -> int:
 
 
 def _is_zombie(pid: int) -> bool:
+    """Whether a process is gone but for its number: one whose first thread alone has ended goes on in the others."""
     fields = _stat(pid)
-    return not fields or fields[0] in ("Z", "X")
+    return not fields or (fields[0] in ("Z", "X") and int(fields[_N_THREADS]) <= 1)
 
 
 def _stat(pid: int) -> list[str]:

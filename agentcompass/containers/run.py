@@ -39,6 +39,8 @@ _CHUNK: Final = 256 * 1024
 _START_LOOK_SECONDS: Final = 0.25
 """How often it is looked whether a command has been started, since its time counts from then."""
 _STATE_PAUSE: Final = 0.5
+_SETTLE_SECONDS: Final = 1.0
+"""How much later than the end of its stream the engine may learn of a command's end."""
 
 Sink = Callable[[bytes], object]
 """Takes output as it comes, in pieces of at most some 128 KiB; may not block."""
@@ -96,7 +98,8 @@ async def run(
         copy = partial(running.copy, stdout, stderr)
         with limit:
             state = await beside(copy, *tasks)
-            is_started = state.pid > 0 or state.exit_code not in CANNOT_START
+            is_unable = state.exit_code in CANNOT_START and running.attached.has_output
+            is_started = running.attached.was_started or not is_unable
             return Ended(exit_code=state.exit_code, is_started=is_started)
         n_killed = await beside(running.end, partial(running.drain, stdout, stderr))
         return Ended(exit_code=TIMED_OUT, timed_out=True, n_killed=n_killed)
@@ -152,6 +155,7 @@ class Program:
         while not self._unread:
             pieces = await self._running.attached.receive()
             if pieces is None:
+                await self._running.ended(is_stream_over=True)
                 return b""
             self._unread = b"".join(data for stream, data in pieces if stream == STDOUT)
             for stream, data in pieces:
@@ -233,7 +237,7 @@ class _Running:
         while (pieces := await self.attached.receive()) is not None:
             for stream, data in pieces:
                 (stdout if stream == STDOUT else stderr)(data)
-        return await self.ended()
+        return await self.ended(is_stream_over=True)
 
     async def drain(self, stdout: Sink, stderr: Sink) -> None:
         """Hand out what is left of its output while it is being ended."""
@@ -242,12 +246,17 @@ class _Running:
                 for stream, data in pieces:
                     (stdout if stream == STDOUT else stderr)(data)
 
-    async def ended(self) -> CommandState:
+    async def ended(self, *, is_stream_over: bool = False) -> CommandState:
         """Wait for its end.
 
+        Args:
+            is_stream_over: Its output has ended. An engine keeps that open as long as the command runs, even if the
+                command closes its own side; so one that goes on has lost its connection, and output with it.
+
         Raises:
-            DockerError: The container has ended (code `container-died`).
+            DockerError: The container has ended (code `container-died`), or the connection (`engine-lost`).
         """
+        settled_at = trio.current_time() + (_SETTLE_SECONDS if is_stream_over else math.inf)
         while True:
             state: CommandState | None = None
             try:
@@ -259,6 +268,11 @@ class _Running:
                 raise
             if state is None:
                 await life.running(self._docker, self._container)
+                if trio.current_time() >= settled_at and not (await self.attached.state()).is_over:
+                    raise DockerError(
+                        "the connection to the engine was closed while a command ran",
+                        code="engine-lost",
+                    )
             elif state.exit_code in (*CANNOT_START, KILLED):
                 # That may be the container's end, and then it is nothing that the command did.
                 await processes.check_alive(self._docker, self._container)

@@ -22,6 +22,9 @@ def verdict(
     min_coverage: float,
     ended: RequestStatus | None,
     store_error: StoreError | None,
+    *,
+    has_journal: bool = True,
+    is_any_graded: bool = True,
 ) -> tuple[RequestStatus, EvaluationError | None]:
     """Say how a run ended and what to raise for it.
 
@@ -30,17 +33,22 @@ def verdict(
         coverage: Share of planned attempts that were graded, 0 to 1.
         min_coverage: The least that makes a score.
         ended: How it was ended from outside; None when every attempt has its verdict.
-        store_error: Why records could not be written any more, if that is so.
+        store_error: Why records could not be written any more, if that is so; perhaps those of another request.
+        has_journal: Whether what this run had recorded is still there.
+        is_any_graded: Whether there is anything to reuse.
 
     Returns:
         The status, and the error without result and paths; None when completed.
     """
     resume = f"Finish the rest with the same command and --reuse: it takes over run {info.run_id}."
+    if not is_any_graded:
+        resume = "Nothing was graded: run the same command again."
     if store_error is not None:
-        kept = f"What had finished is on disk. Make room, then: {resume[0].lower()}{resume[1:]}"
+        is_full = not isinstance(store_error, JournalLostError)
+        kept = f"What had finished is on disk. {'Make room first. ' if is_full else ''}{resume}"
         return "failed", EvaluationFailedError(
             f"results could not be written: {store_error.message}",
-            hint=store_error.hint if isinstance(store_error, JournalLostError) else kept,
+            hint=kept if has_journal else store_error.hint,
         )
     if ended == "timed_out":
         text = f"timeout_seconds is over with {coverage:.1%} of the attempts graded"

@@ -168,7 +168,13 @@ class RequestRun:
         try:
             report = summarize(store.paths.run_dir, write=False)
             status, error = verdict(
-                self.info, report.coverage, request.execution.min_coverage, ended, store_error
+                self.info,
+                report.coverage,
+                request.execution.min_coverage,
+                ended,
+                store_error,
+                has_journal=store.paths.journal_file.exists(),
+                is_any_graded=report.counts["graded"] > 0,
             )
             self.info = attrs.evolve(
                 self.info,

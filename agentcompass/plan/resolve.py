@@ -18,7 +18,7 @@ from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError
 from agentcompass.options import AnyPath, LaunchOptions, RunOptions, RuntimeOptions
 from agentcompass.plan import config_files
-from agentcompass.plan.arguments import Arguments, arguments_of, blame_options
+from agentcompass.plan.arguments import arguments_of, blame_options
 from agentcompass.plan.config_files import ConfigFiles
 from agentcompass.plan.directories import check_directories
 from agentcompass.plan.merge import merge, put
@@ -72,7 +72,6 @@ def resolve_run(
     """
     resolver = _Resolver(cwd, environ, now, random_suffix)
     arguments = arguments_of(options, resolver.problems, as_flags=as_flags)
-    _check_whole_seconds(arguments, resolver.problems)
     request = arguments.request
     if options.model is None:
         report(resolver.problems, request, "is required", "model")
@@ -317,13 +316,6 @@ def _with_run_id(document: Written, run_id: Written) -> Written:
     )
     changed = attrs.evolve(requests, data=data)
     return attrs.evolve(document, data={**document.data, "requests": changed})
-
-
-def _check_whole_seconds(arguments: Arguments, problems: Problems) -> None:
-    runtime = arguments.shared.get("runtime")
-    seconds = runtime.get("timeout_seconds") if runtime else None
-    if seconds is not None and isinstance(seconds.data, float):
-        report(problems, seconds, f"must be a whole number of seconds, not {seconds.data}")
 
 
 def _environments(requests: tuple[Request, ...]) -> set[str]:

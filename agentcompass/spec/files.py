@@ -11,7 +11,7 @@ from agentcompass.spec.document import check_requests, check_shared
 from agentcompass.spec.matrix import expand_matrix
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.references import References
-from agentcompass.spec.tree import Origin, Written, from_python, plain
+from agentcompass.spec.tree import Origin, Source, Written, from_python, plain
 from agentcompass.spec.written import (
     MatrixSection,
     OrchestrationDefaults,
@@ -102,8 +102,8 @@ def _spec(document: Written) -> OrchestrationSpec:
     items = (requests.data if requests else None) or ()
     fields["requests"] = tuple(_section(item, RunRequestSpec) for item in items)
     given = {key: value for key, value in fields.items() if value is not None}
-    return OrchestrationSpec(**given, _source=document)
+    return OrchestrationSpec(**given, _source=Source(document))
 
 
 def _section(node: Written, cls: type[Any]) -> Any:
-    return cls(**plain(node), _source=node)
+    return cls(**plain(node), _source=Source(node))

@@ -134,7 +134,10 @@ class _Matrix:
                 is_id = given is None or item.data is not None
                 section = mapping(item.origin, {"id": item} if is_id else {})
             label = given or self._id(section)
-            if label is not None and label in sections:
+            wrong = None if label is None else _wrong_label(label, is_key=given is not None)
+            if wrong is not None:
+                report_key(self._problems, item, f"the label {label!r} {wrong}")
+            elif label is not None and label in sections:
                 first = sections[label].origin.where
                 sentence = f"the label {label!r} is taken (first at {first}): write a mapping from labels to sections"
                 report(self._problems, item, sentence)
@@ -250,6 +253,15 @@ class _Template:
         return _PLACEHOLDER.sub(
             lambda found: labels[found[1]] if found[1] else found[0][0], self.text
         )
+
+
+def _wrong_label(label: str, *, is_key: bool) -> str | None:
+    """What a label must be and is not; names are made of labels, and references in keys are not followed."""
+    if is_key and "${" in label:
+        return "must not have references: write it out, or a list of ids, which may have them"
+    if not (label.strip() and label.isprintable()):
+        return "must be a non-empty line of printable text"
+    return None
 
 
 def label_matches(label: str, pattern: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, final
 
 import attrs
 
@@ -83,6 +83,14 @@ class Written:
         if not self.is_mapping:
             return self
         return attrs.evolve(self, data={k: v for k, v in self.items() if k not in keys})
+
+
+@final
+class Source:
+    """What an object was read from. Not made by attrs, so that `attrs.asdict` hands it on as it is."""
+
+    def __init__(self, node: Written) -> None:
+        self.node = node
 
 
 def text_of(node: Written | None) -> str | None:
@@ -162,10 +170,13 @@ def _convert(value: object, origin: Origin, problems: Problems, depth: int) -> W
         problems.add(origin.where, origin.path, f"nested more than {MAX_DEPTH} levels deep")
         return Written(data=None, origin=origin)
     if attrs.has(type(value)):
-        made = _convert_mapping(_given_fields(value), origin, problems, depth)
-        source: Written | None = getattr(value, "_source", None)
-        return made if source is None else _with_nulls(recalled(made, source), source)
+        return _section(
+            _given_fields(value), getattr(value, "_source", None), origin, problems, depth
+        )
     if isinstance(value, Mapping):
+        if isinstance(value.get("_source", ""), Source | None):  # as `attrs.asdict` gives a section
+            given = {k: v for k, v in value.items() if v is not None and k != "_source"}
+            return _section(given, value["_source"], origin, problems, depth)
         return _convert_mapping(value, origin, problems, depth)
     if isinstance(value, list | tuple):
         items = tuple(
@@ -180,6 +191,17 @@ def _convert(value: object, origin: Origin, problems: Problems, depth: int) -> W
         problems.add(origin.where, origin.path, f"must be a plain value, not {_name(value)}")
         data = None
     return Written(data=data, origin=origin)
+
+
+def _section(
+    given: Mapping[str, object],
+    source: Source | None,
+    origin: Origin,
+    problems: Problems,
+    depth: int,
+) -> Written:
+    made = _convert_mapping(given, origin, problems, depth)
+    return made if source is None else _with_nulls(recalled(made, source.node), source.node)
 
 
 def _convert_mapping(

@@ -16,7 +16,7 @@ from agentcompass.records import JSON
 from agentcompass.secrets import Secret
 from agentcompass.spec.ranges import NonNegativeFloat, PositiveFloat
 from agentcompass.spec.resolved import ExecutionConfig, RuntimeConfig
-from agentcompass.spec.tree import Written
+from agentcompass.spec.tree import Source
 
 SUPPORTED_VERSION: Final = 1
 """The only version of the orchestration format."""
@@ -88,7 +88,7 @@ class OrchestrationDefaults:
     """What is reused of earlier runs."""
     output: Section | OutputSection | None = None
     """Where results go."""
-    _source: Written | None = attrs.field(default=None, alias="_source", eq=False, repr=False)
+    _source: Source | None = attrs.field(default=None, alias="_source", eq=False, repr=False)
 
 
 @frozen(kw_only=True)
@@ -140,7 +140,7 @@ class OrchestrationSpec:
     """The requests, in the order in which they are reported."""
     matrix: MatrixSection | Section | None = None
     """Further requests, one for each combination of models, harnesses, benchmarks and environments."""
-    _source: Written | None = attrs.field(default=None, alias="_source", eq=False, repr=False)
+    _source: Source | None = attrs.field(default=None, alias="_source", eq=False, repr=False)
 
 
 @frozen(kw_only=True)

@@ -20,6 +20,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from agentcompass.data import frozen
+from agentcompass.regular import NotRegularError, open_regular
 from agentcompass.spec.problems import Problems, join_path
 from agentcompass.spec.tree import MAX_DEPTH, Origin, Written
 
@@ -88,12 +89,15 @@ def load_text(
 
 def _read(path: Path, name: str, problems: Problems) -> str | None:
     try:
-        with path.open("rb") as file:
+        # of what a shell gives by `<(command)` or /dev/stdin, somebody holds the other end
+        is_given = path.is_relative_to("/dev")
+        with path.open("rb") if is_given else open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         problems.add(name, "", "there is no such file")
-    except IsADirectoryError:
-        problems.add(name, "", "is a directory, not a file")
+    except (IsADirectoryError, NotRegularError):
+        kind = "a directory, not a file" if path.is_dir() else "not a regular file"
+        problems.add(name, "", f"is {kind}")
     except (OSError, ValueError) as exc:
         problems.add(name, "", f"cannot be read: {getattr(exc, 'strerror', None) or exc}")
     else:

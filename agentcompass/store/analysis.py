@@ -8,6 +8,7 @@ from typing import Any
 
 from agentcompass.data import frozen
 from agentcompass.records import JSON, SCHEMA_VERSION, ExecutionRecord
+from agentcompass.regular import read_regular
 from agentcompass.store import codec, jsonl
 from agentcompass.store.files import explained, replace_file
 from agentcompass.store.jsonl import CorruptLine
@@ -95,7 +96,7 @@ def write_analysis(path: Path, data: Mapping[str, JSON]) -> None:
 def read_analysis(path: Path) -> dict[str, Any] | None:
     """Return what `write_analysis` wrote, without the schema; None if there is nothing that can be used."""
     try:
-        data = jsonl.decode(path.read_bytes())
+        data = jsonl.decode(read_regular(path))
     except (OSError, ValueError):
         return None
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA_VERSION:

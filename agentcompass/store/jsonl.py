@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from agentcompass.data import frozen
 from agentcompass.records import JSON
+from agentcompass.regular import open_regular
 
 Scrub: TypeAlias = Callable[[str], str]
 
@@ -224,7 +225,7 @@ def read_lines(path: Path, on_corrupt: Callable[[CorruptLine], None]) -> Iterato
         OSError: The file cannot be read.
     """
     try:
-        file = path.open("rb")
+        file = open_regular(path)
     except FileNotFoundError:
         return
     with file:

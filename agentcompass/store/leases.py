@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias, final
 
 from agentcompass.records import Lease
+from agentcompass.regular import read_regular
 from agentcompass.store import codec, jsonl
 from agentcompass.store.files import explained, replace_file
 from agentcompass.store.layout import RunPaths, find_run_dirs, safe_name
@@ -81,7 +82,7 @@ def _read(leases_dir: Path, on_corrupt: OnCorrupt) -> Iterator[tuple[Path, Lease
         return
     for path in paths:
         try:
-            lease = codec.decode_lease(jsonl.decode(path.read_bytes()))
+            lease = codec.decode_lease(jsonl.decode(read_regular(path)))
         except FileNotFoundError:  # removed at this moment
             continue
         except (OSError, ValueError) as error:

@@ -18,6 +18,7 @@ from agentcompass.records import (
     ProcessIdentity,
     RequestStatus,
 )
+from agentcompass.regular import read_regular
 from agentcompass.store import codec, jsonl, layout
 from agentcompass.store.files import explained, replace_file
 from agentcompass.store.identity import is_alive
@@ -106,7 +107,7 @@ def read_orchestration(directory: Path) -> StoredOrchestration:
     """
     path = directory / FILE_NAME
     with explained("read", path):
-        data = path.read_bytes()
+        data = read_regular(path)
     try:
         return StoredOrchestration(directory=directory, info=_from_json(jsonl.decode(data)))
     except ValueError as error:

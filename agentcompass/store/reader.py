@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from agentcompass.data import frozen
 from agentcompass.errors import StoreError
 from agentcompass.records import JSON, ExecutionRecord, Verdict
+from agentcompass.regular import open_regular, read_regular
 from agentcompass.store import codec, jsonl
 from agentcompass.store.files import explained
 from agentcompass.store.identity import is_alive
@@ -106,7 +107,7 @@ def records_after(path: Path, offset: int) -> Iterator[tuple[ExecutionRecord | N
     """
     with explained("read", path):
         try:
-            file = path.open("rb")
+            file = open_regular(path)
         except FileNotFoundError:
             return
         with file:
@@ -145,7 +146,7 @@ def read_run(run_dir: Path) -> StoredRun:
 
 def _read(path: Path, convert: Callable[[JSON], T]) -> T:
     with explained("read", path):
-        data = path.read_bytes()
+        data = read_regular(path)
     try:
         return convert(jsonl.decode(data))
     except ValueError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -74,7 +73,7 @@ def _component(config: ComponentConfig) -> dict[str, JSON]:
     return {"id": config.id, "params": written, "given": list(given)}
 
 
-def finish_command(info: RunInfo, run_dir: Path) -> str:
+def finish_command(info: RunInfo, run_dir: Path, *, is_any_graded: bool = True) -> str:
     """Return the shell command that executes what a run is missing and reuses what it has.
 
     It says what differs from the built-in defaults and nothing else. Secrets are not in it: what was given by
@@ -83,6 +82,7 @@ def finish_command(info: RunInfo, run_dir: Path) -> str:
     Args:
         info: The run; its `request` as `written_request` gives it.
         run_dir: Where it stands, from which the results directory follows.
+        is_any_graded: Whether there is anything to reuse; if not, it is the same command again.
     """
     settings = _settings(info.request)
     up = 2 if info.request.get("run_name") is None else 3
@@ -96,7 +96,8 @@ def finish_command(info: RunInfo, run_dir: Path) -> str:
         str((info.request.get(role) or {}).get("id", "?"))
         for role in ("benchmark", "harness", "model")
     ]
-    return shlex.join(["agentcompass", "run", *ids, *words, "--reuse", info.run_id])
+    reuse = ["--reuse", info.run_id] if is_any_graded else []
+    return shlex.join(["agentcompass", "run", *ids, *words, *reuse])
 
 
 def _settings(request: Mapping[str, Any]) -> dict[str, JSON]:
@@ -148,15 +149,13 @@ def _said(option: NamedOption, value: JSON) -> Iterator[str]:
         yield flag if value else f"--no-{flag.removeprefix('--')}"
     elif option.form == "pairs":
         for name, number in value.items():
-            yield from (flag, f"{name}={_text(number, option)}")
+            yield from (flag, f"{name}={_text(number)}")
     else:
         for item in value if isinstance(value, list) else [value]:
-            yield from (flag, _text(item, option))
+            yield from (flag, _text(item))
 
 
-def _text(value: JSON, option: NamedOption) -> str:
+def _text(value: JSON) -> str:
     if not isinstance(value, float):
         return str(value)
-    # a single evaluation takes whole seconds, where a launch may have had a fraction
-    is_whole = value.is_integer() or option.type == (int | None)
-    return str(math.ceil(value)) if is_whole else str(value)
+    return str(int(value)) if value.is_integer() else str(value)

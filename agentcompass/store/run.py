@@ -27,6 +27,10 @@ __all__ = ["RunInfo", "RunPlan", "RunStore"]
 
 MAX_ANSWER_BYTES: Final = 64 * 1024
 """Of an answer in the journal; a longer one stands whole in the attempt's directory, head and tail here."""
+EVENT_BYTES: Final = 512
+"""That an event takes up in memory until it is written, roughly."""
+EVENTS_AT_ONCE: Final = 64
+"""That may wait for one job of the writer."""
 
 RecordDone = Callable[[StoreError | None, ExecutionRecord], None]
 
@@ -118,7 +122,10 @@ class RunStore:
         self._told.append(event)
         if not self._is_telling:  # else the job that is queued takes this one too
             self._is_telling = True
-            self._writer.submit(Job(write=self._write_events, size=256))
+            self._writer.submit(Job(write=self._write_events, size=EVENT_BYTES))
+        elif len(self._told) % EVENTS_AT_ONCE == 0:  # which it takes up with memory meanwhile
+            size = EVENTS_AT_ONCE * EVENT_BYTES
+            self._writer.submit(Job(write=self._write_events, size=size))
 
     def _write_events(self) -> EventLog:
         self._is_telling = False  # first: whoever comes now asks for a job of its own

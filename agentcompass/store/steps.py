@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from agentcompass.records import JSON, ExecutionRecord
+from agentcompass.regular import NotRegularError, open_regular
 from agentcompass.store import jsonl
 from agentcompass.store.layout import RunPaths
 
@@ -87,13 +87,9 @@ def _short(path: Path, record: ExecutionRecord) -> Iterator[Mapping[str, JSON]]:
 def _opened(path: Path) -> BinaryIO | None:
     """A regular file, open for reading; None if there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
+        return open_regular(path, follow=False)
+    except (FileNotFoundError, NotRegularError):
         return None
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    return None
 
 
 def _next_line(file: BinaryIO) -> tuple[bytes | None, int]:

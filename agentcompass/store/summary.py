@@ -56,7 +56,9 @@ def summarize(run_dir: Path, *, write: bool = True) -> Report:
         unplanned=tally.unplanned,
         corrupt_lines=tuple(corrupt),
         analysis=read_analysis(run.paths.analysis_file),
-        finish_command=finish_command(run.info, run_dir) if board.coverage < 1 else None,
+        finish_command=finish_command(run.info, run_dir, is_any_graded=board.counts.graded > 0)
+        if board.coverage < 1
+        else None,
     )
     if write:
         write_report(report)

@@ -88,11 +88,9 @@ def test_a_million_tasks_cost_the_scheduler_no_memory(capsys):
 
 def test_a_million_tasks_cost_the_engine_what_the_benchmark_gives_and_little_more(capsys):
     few, many = measured("engine", FEW), measured("engine", TASKS)
-    each = (many["peak_before_scores"] - few["peak_before_scores"]) / (TASKS - FEW)
-    scored = (many["peak"] - few["peak"]) / (TASKS - FEW)
+    each = (many["peak"] - few["peak"]) / (TASKS - FEW)
     show(
         capsys, f"engine, {TASKS} tasks", cpu_us_an_execution=f"{many['cpu_us']:.0f}",
-        with_a_hundredth=f"{few['cpu_us']:.0f}", peak=f"{many['peak'] / 2**20:.0f} MiB",
-        bytes_a_task=f"{each:.0f}", bytes_a_task_with_scores=f"{scored:.0f}",
+        with_a_hundredth=f"{few['cpu_us']:.0f}", peak=f"{many['peak'] / 2**20:.0f} MiB", bytes_a_task=f"{each:.0f}",
     )  # fmt: skip
-    assert each < 600  # a `Task` with its id is 270
+    assert each < 600  # a `Task` with its id is 210

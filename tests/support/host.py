@@ -78,3 +78,31 @@ async def eventually(is_so, seconds: float = 2.0) -> bool:
             return False
         await trio.sleep(0.01)
     return True
+
+
+HEADLESS = """
+import ctypes, os, sys, threading, time
+def beat():
+    while True:
+        with open("beats", "a") as file:
+            file.write("x")
+        time.sleep(0.02)
+if os.fork() or os.fork():
+    os._exit(0)
+os.setsid()
+threading.Thread(target=beat).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
+"""A daemon whose first thread ends, which makes it look dead, while another goes on and writes to `beats`."""
+
+
+async def beats(session) -> int:
+    """How often it has written."""
+    return len(await session.read_bytes("beats")) if await session.exists("beats") else 0
+
+
+async def is_beating(session) -> bool:
+    """Whether a daemon of `HEADLESS` is at work."""
+    before = await beats(session)
+    await trio.sleep(0.3)
+    return await beats(session) > before

@@ -20,6 +20,7 @@ class Relay:
     def __init__(self, path: str):
         self._path = path
         self._scopes: set[trio.CancelScope] = set()
+        self._theirs: set[trio.SocketStream] = set()
         self.url = ""
         self.n_connections = 0
 
@@ -37,8 +38,14 @@ class Relay:
         for scope in self._scopes:
             scope.cancel()
 
+    async def close_theirs(self):
+        """Close every connection in good order, as a proxy does that is ended; new ones are taken."""
+        for theirs in list(self._theirs):
+            await theirs.send_eof()
+
     async def _serve(self, theirs):
         self.n_connections += 1
+        self._theirs.add(theirs)
         with trio.CancelScope() as scope:
             self._scopes.add(scope)
             engine = await trio.open_unix_socket(self._path)
@@ -46,6 +53,7 @@ class Relay:
                 nursery.start_soon(self._copy, theirs, engine)
                 nursery.start_soon(self._copy, engine, theirs)
         self._scopes.discard(scope)
+        self._theirs.discard(theirs)
         if scope.cancelled_caught:
             # With nothing to linger for, closing resets the connection.
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

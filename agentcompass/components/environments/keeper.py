@@ -64,6 +64,8 @@ KILL_SECONDS = 5.0
 REQUEST_SECONDS = 60.0
 GUARD_ROOM_BYTES = 16 << 20
 """What a guard may still come to need."""
+N_THREADS = 17
+"""Which of `stat_fields` counts a process's threads, dead first one included."""
 FREEZE_PASSES = 50
 HAS_CHILDREN_FILES = os.access(f"/proc/{os.getpid()}/task/{os.getpid()}/children", os.F_OK)
 """Whether this kernel lists children (CONFIG_PROC_CHILDREN); otherwise all of /proc is read for it."""
@@ -467,7 +469,13 @@ def descendants(root: int) -> set[int]:
             if pid not in found:
                 found.add(pid)
                 parents.append(pid)
-    return {pid for pid in found if stat_fields(pid)[:1] not in ([b"Z"], [b"X"], [])}
+    return {pid for pid in found if is_living(pid)}
+
+
+def is_living(pid: int) -> bool:
+    """Whether a process has a thread that is not dead: its first one may have ended before the others."""
+    fields = stat_fields(pid)
+    return bool(fields) and (fields[0] not in (b"Z", b"X") or int(fields[N_THREADS]) > 1)
 
 
 def children(pid: int) -> list[int]:

@@ -7,6 +7,7 @@ processes. A process that has changed its environment is not found here; that is
 from __future__ import annotations
 
 import fcntl
+import contextlib
 import os
 import signal
 import time
@@ -28,12 +29,21 @@ def find(lease_id: str) -> set[int]:
     found = set()
     for pid in all_pids():
         try:
-            environ = Path(f"/proc/{pid}/environ").read_bytes()
+            environ = Path(f"/proc/{pid}/environ").read_bytes() or _of_threads(pid)
         except OSError:
             continue  # ended, or another user's
         if wanted in environ.split(b"\0"):
             found.add(pid)
     return found - {os.getpid()}
+
+
+def _of_threads(pid: int) -> bytes:
+    """What the threads of a process know of its environment when its first one has ended."""
+    known = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # it has just ended
+            known.append((task / "environ").read_bytes())
+    return b"\0".join(known)
 
 
 def end(lease_id: str, check: Callable[[], None]) -> int:

@@ -75,10 +75,13 @@ class DiskSpace:
                     await self._look()
 
     async def _look(self) -> None:
-        pause = await trio.to_thread.run_sync(
-            self._measure, abandon_on_cancel=True, limiter=self._threads
+        await trio.to_thread.run_sync(
+            self._note, trio.current_time(), abandon_on_cancel=True, limiter=self._threads
         )
-        now = trio.current_time()
+
+    def _note(self, now: float) -> None:
+        """Look; in the thread, so that a look that nobody waits for any more spares the next one."""
+        pause = self._measure()
         if pause <= 0:
             self._full_at = now
         self._next_look = now + min(max(pause, SHORTEST_PAUSE), LONGEST_PAUSE)

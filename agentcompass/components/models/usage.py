@@ -17,6 +17,9 @@ _ORDINARY: Final[Mapping[str, tuple[JSON, ...]]] = {
     "inference_geo": (None, "global", "not_available"),
 }
 
+_MOST_TOKENS: Final = 2**53
+"""That one call can be said to have used: more makes no sense, and sums of it could not be written down."""
+
 
 def normalise(protocol: str, raw: JSON) -> Usage:
     """Return the usage of one call, its cost not yet known (`cost_usd` None).
@@ -166,7 +169,7 @@ def _count(raw: Mapping[str, JSON], name: str) -> int | None:
     value = raw.get(name)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
 
 
 def _first(*values: int | None) -> int:

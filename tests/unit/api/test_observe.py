@@ -288,7 +288,7 @@ def test_a_process_that_holds_the_lock_is_elsewhere_if_it_cannot_be_seen(tmp_pat
     lock.release()
 
 
-def test_a_run_that_is_over_has_the_score_of_its_report(tmp_path):
+def test_a_run_that_failed_has_the_score_of_what_is_graded_and_misses_the_rest(tmp_path):
     info = run_info("r1", status="failed", finished_at=at(90), error="coverage is too low")
     write_run(
         tmp_path / "r1",
@@ -299,9 +299,9 @@ def test_a_run_that_is_over_has_the_score_of_its_report(tmp_path):
     found = observe(tmp_path / "r1", BEGIN + 3600)
     (request,) = found.requests
     assert (found.status, found.elapsed_seconds) == ("failed", 90.0)
-    assert (request.planned, request.done, request.waiting, request.reused) == (4, 3, 0, 1)
+    assert (request.planned, request.done, request.waiting, request.reused) == (4, 2, 2, 1)
     assert request.verdicts == {"graded": 1, "infra": 1, "cancelled": 0, "skipped": 1}
-    assert (request.score, request.error) == (0.5, "coverage is too low")
+    assert (request.score, request.error) == (1.0, "coverage is too low")
     assert request.finish_command.endswith("--reuse r1")
 
 
@@ -358,6 +358,29 @@ def test_looking_leaves_no_trace(six):
     before = {path: path.stat().st_mtime_ns for path in six.paths.run_dir.rglob("*")}
     look(six)
     assert {path: path.stat().st_mtime_ns for path in six.paths.run_dir.rglob("*")} == before
+
+
+@pytest.mark.parametrize("name", ["run.json", "plan.json", "attempts.jsonl", "orchestration.json"])
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_regular_file_is_an_error_and_nothing_waits_for_it(tmp_path, name, put):
+    paths = write_run(tmp_path / "r1", [graded("t0")], info=run_info("r1", owner=GONE))
+    (paths.run_dir / name).unlink(missing_ok=True)
+    put(paths.run_dir / name)
+    try:
+        (request,) = observe(paths.run_dir, BEGIN).requests
+        said = request.error
+    except StoreError as error:
+        said = error.message
+    assert f"{name}: it is not a regular file" in said
+
+
+def test_a_run_without_anything_graded_is_finished_by_the_same_command_again(tmp_path):
+    for name, status in (("r1", "running"), ("r2", "cancelled")):
+        info = run_info(name, owner=GONE, status=status)
+        write_run(tmp_path / name, [infra("t0")], plan=run_plan("t0", "t1"), info=info)
+        (request,) = observe(tmp_path / name, BEGIN).requests
+        assert "--reuse" not in request.finish_command
+        assert (request.done, request.waiting, request.score) == (0, 2, None)
 
 
 # --- a launch

@@ -120,3 +120,14 @@ def test_figures_of_any_size_leave_room_for_a_name():
     huge = result(score=-1.5e300, ci95=[-2e300, -1e300])
     lines = comparison.results_text([huge, copy.deepcopy(huge)], 80).splitlines()
     assert "-1.5e+300 [-2e+300, -1e+300]" in lines[-1]
+
+
+def test_a_run_that_did_not_complete_shows_what_is_graded_so_far():
+    scores = {"correct": {"graded_value": 0.75}}, {"correct": {"graded_value": None}}
+    runs = [
+        result(name, status="cancelled") | {"metrics": {"primary": "correct", "scores": known}}
+        for name, known in zip(("one", "two"), scores, strict=True)
+    ]
+    _head, one, two = comparison.results_text(runs, 80).splitlines()
+    assert "0.750 so far  100.0%" in one
+    assert "n/a  " in two

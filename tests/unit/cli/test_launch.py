@@ -179,9 +179,14 @@ def await_line(stream, words):
 def await_running(program):
     """Wait until both tasks are at work in their sandboxes."""
     end = time.monotonic() + 60
-    while len(list(program.folder.glob("results/one/*/leases/*.json"))) < 2:
+    while _events(program).count('"phase":"prepare"') < 2:
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def _events(program):
+    found = program.folder.glob("results/one/*/events.jsonl")
+    return "".join(path.read_text() for path in found)
 
 
 def test_the_end_says_what_is_being_cleaned_up_counts_down_and_names_what_is_left(program, slow):

@@ -67,8 +67,8 @@ def trouble(code="rate-limited", **fields):
     return Trouble(code=code, **{**known, **fields})
 
 
-def lines(found, others=(), columns=80):
-    return text_of(found, others, columns, NOW).splitlines()
+def lines(found, others=(), columns=80, results_dir="/data/results"):
+    return text_of(found, others, columns, NOW, results_dir=Path(results_dir)).splitlines()
 
 
 def test_a_run_under_way_in_ten_lines():
@@ -134,7 +134,7 @@ def test_an_interrupted_run_says_what_is_missing_what_may_be_left_and_how_to_go_
     found = standing(left, status="interrupted", process_state="gone", elapsed_seconds=None)
     said = lines(found)
     assert said[0] == "demo: interrupted"
-    assert "process    4711 is gone: it was killed, or the machine was restarted" in said
+    assert "process    4711 is gone: it ended without writing its last state" in said[1][:65]
     assert "attempts   164 planned: 98 done, 66 missing" in said
     assert "correct    0.714 [0.618, 0.794] so far" in said
     assert "sandboxes  3 may be left: `agentcompass env close` removes them" in said
@@ -144,7 +144,7 @@ def test_an_interrupted_run_says_what_is_missing_what_may_be_left_and_how_to_go_
 def test_a_run_that_is_over_shows_its_score_and_its_error():
     over = request(status="failed", done=164, running=0, waiting=0, error="too little coverage")
     said = lines(standing(over, status="failed"))
-    assert "correct    0.714 [0.618, 0.794]" in said
+    assert "correct    0.714 [0.618, 0.794] so far" in said
     assert "error      too little coverage" in said
     assert not any(line.startswith(("process", "next")) for line in said)
 
@@ -168,7 +168,7 @@ def test_a_launch_is_a_table_and_its_parts_name_their_request():
     assert lines(found) == [
         "demo: running, 12m 05s",
         "request  status      done    running  waiting  score",
-        "one      running     98/164  32       34       0.714 [0.618, 0.794]",
+        "one      running     98/164  32       34       0.714 [0.618, 0.794] so far",
         "two      preparing   -       -        -        -",
         "three    unreadable  -       -        -        -",
         "process    4711, alive",
@@ -186,8 +186,41 @@ def test_a_launch_is_a_table_and_its_parts_name_their_request():
 
 def test_an_interrupted_launch_is_launched_again():
     parts = [request(name, status="interrupted") for name in ("one", "two")]
+    found = standing(*parts, status="interrupted", directory="/data/results/demo")
+    end = ", with the file and options of this launch"
+    assert lines(found)[-1] == f"next       agentcompass launch FILE --reuse{end}"
+    elsewhere = lines(found, results_dir="/other")[-1]
+    assert (
+        elsewhere == f"next       agentcompass launch FILE --reuse --results-dir /data/results{end}"
+    )
+
+
+def test_a_launch_without_anything_graded_has_nothing_to_reuse():
+    parts = [request(name, status="interrupted", done=0) for name in ("one", "two")]
     said = lines(standing(*parts, status="interrupted"))
-    assert said[-1] == "next       agentcompass launch FILE --reuse, with the file of this launch"
+    assert said[-1].startswith("next       agentcompass launch FILE, with")
+
+
+@pytest.mark.parametrize(
+    ("names", "directory"), [(["one"], "/data/my runs/x/r1"), (["one", "two"], "/data/my runs")]
+)
+def test_sandboxes_elsewhere_are_removed_by_a_command_that_names_the_place(names, directory):
+    parts = [request(name, status="interrupted", sandboxes=1) for name in names]
+    own = "/data/my runs/x" + ("/r1" if len(names) == 1 else "")
+    (line,) = [
+        one
+        for one in lines(standing(*parts, status="interrupted", directory=own))
+        if one.startswith("sandboxes")
+    ]
+    assert f"`agentcompass env close '{directory}'`" in line
+
+
+def test_requests_that_did_not_complete_have_a_score_so_far_or_none():
+    over = {"running": 0, "status": "cancelled"}
+    parts = [request("one", ci95=None, **over), request("two", score=None, **over)]
+    said = lines(standing(*parts, status="cancelled"))
+    assert said[2].endswith("34       0.714 so far")
+    assert said[3].endswith("34       n/a")
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -170,6 +170,8 @@ def test_a_run_that_is_being_written_is_never_called_broken(program, endpoint, g
 
 def test_no_run_and_no_directory_are_errors_that_say_what_to_give(program):
     (program.folder / "results").mkdir()
+    (program.folder / "file").touch()
+    assert "'file' is a file, not a directory" in program("status", "file").stderr
     nothing, nowhere = program("status"), program("status", "nowhere")
     assert (nothing.returncode, nowhere.returncode) == (1, 2)
     assert "error: there is no run in" in nothing.stderr

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import stat
@@ -120,6 +122,19 @@ async def test_a_data_directory_that_cannot_be_made_is_not_ready(installed_metad
     ctx = LoadContext(data_dir=tmp_path / "data", auto_install_dependencies=True)
     with pytest.raises(PreflightError, match="the data directory cannot be used"):
         await ensure_extra("humaneval", is_present=lambda: False, purpose="it", ctx=ctx)
+
+
+async def test_where_nothing_can_be_locked_it_is_installed_all_the_same(
+    installed_metadata, tmp_path, monkeypatch
+):
+    def no_locks(_file, _operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    marker = tmp_path / "installed"
+    fake_installer(tmp_path, monkeypatch, f": > {marker}")
+    ctx = LoadContext(data_dir=tmp_path / "data", auto_install_dependencies=True)
+    await ensure_extra("humaneval", is_present=marker.exists, purpose="it", ctx=ctx)
 
 
 async def test_a_failing_installer_is_shown_with_its_words(

@@ -17,6 +17,7 @@ from agentcompass.components.messages import Message, Reply, ToolCall
 from agentcompass.components.models.client import open_client
 from agentcompass.errors import ModelError, SandboxError
 from agentcompass.records import Usage
+from agentcompass.store import jsonl
 from support.components import make, open_session
 from support.endpoint import FakeEndpoint, chat, error
 from support.requests import component, model_config, request
@@ -156,8 +157,9 @@ async def test_commands_run_in_bash_where_there_is_one(tmp_path):
         ("bash", '{"command": "  "}', "`command` must be a text", "bad-arguments"),
         ("submit", '{"answer": "x', "no valid JSON", "bad-arguments"),
         ("bash", "[" * 100_000, "nested too deeply", "bad-arguments"),
+        ("bash", '{"command": "ls", "timeout": NaN}', "no valid JSON (NaN is none", "bad-arguments"),
     ],
-    ids=["unknown", "torn", "list", "nothing", "command-list", "blank", "torn-submit", "deep"],
+    ids=["unknown", "torn", "list", "nothing", "command-list", "blank", "torn-submit", "deep", "nan"],
 )  # fmt: skip
 async def test_a_call_that_makes_no_sense_is_explained_to_the_model(
     tmp_path, name, arguments, words, code
@@ -169,7 +171,7 @@ async def test_a_call_that_makes_no_sense_is_explained_to_the_model(
     assert done.of("reply")[0]["tool_calls"][0]["arguments"] == arguments
     # servers that parse the arguments of former calls would refuse the whole conversation
     sent = done.asked[1]["messages"][2]["tool_calls"][0]["function"]["arguments"]
-    assert isinstance(json.loads(sent), dict)
+    assert isinstance(jsonl.decode(sent.encode()), dict)
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,33 @@ async def test_a_connection_that_is_cut_in_the_middle_of_a_command_is_told(docke
         assert "sleep 1000" not in (await sh(docker, name, "ps -eo args")).text
 
 
+async def test_a_connection_that_is_closed_between_two_pieces_of_output_is_no_command_s_end(
+    docker, image
+):
+    relay = Relay(docker.address.socket_path)
+    async with container(docker, image) as name, relay.open(), connect(relay.url) as through:
+        output = bytearray()
+        async with trio.open_nursery() as nursery:
+
+            async def close_when_ready():
+                while not output:
+                    await trio.sleep(0.01)
+                await relay.close_theirs()
+
+            nursery.start_soon(close_when_ready)
+            with pytest.raises(DockerError) as caught, trio.fail_after(GRACE):
+                await run(
+                    through,
+                    name,
+                    ContainerCommand(argv=["sh", "-c", "echo ready; sleep 1000"]),
+                    stdout=output.extend,
+                    stderr=output.extend,
+                )
+        assert caught.value.code == "engine-lost"
+        assert caught.value.retryable
+        assert output == b"ready\n"
+
+
 async def test_a_connection_that_is_cut_in_the_middle_of_an_upload_is_told(docker, image, tmp_path):
     (tmp_path / "file").write_bytes(bytes(200_000_000))
     relay = Relay(docker.address.socket_path)

@@ -1,7 +1,6 @@
 """Attempts are looked at after they are durable, and nobody waits for it."""
 
 import json
-import os
 import threading
 
 import attrs
@@ -20,6 +19,7 @@ from agentcompass.engine.analysts import (
     analysts_for,
 )
 from agentcompass.errors import SandboxError, StoreError
+from agentcompass.store import reader
 from agentcompass.store.layout import RunPaths
 from support import analyzers
 from support.analyzers import Hanging, Nonsense, Silent
@@ -249,16 +249,23 @@ class Lost:
         pass
 
 
-async def test_results_that_cannot_be_read_in_time_are_given_up(tmp_path, short_patience):
+async def test_results_that_cannot_be_read_in_time_are_given_up(
+    tmp_path, short_patience, monkeypatch
+):
     paths, told = RunPaths(tmp_path), []
-    os.mkfifo(paths.journal_file)  # opening it waits, as a dead network disk does
+    released = threading.Event()
+
+    def waits(path):  # as opening a file of a dead network disk does
+        released.wait()
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(reader, "open_regular", waits)
     work = Analysis(analysts_for({}), paths, Lost(), told.append)
     work.announce()
     try:
         await work.work()
     finally:
-        with paths.journal_file.open("wb"):
-            pass  # lets the thread go
+        released.set()  # lets the thread go
     assert told == ["the analysis was given up: reading the results takes too long"]
 
 

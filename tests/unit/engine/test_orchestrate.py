@@ -564,6 +564,26 @@ async def test_a_run_whose_directory_is_removed_stops_and_does_not_claim_that_it
     assert not run_dir.exists()
 
 
+async def test_a_request_that_ends_since_anothers_journal_was_removed_keeps_what_it_has(tmp_path):
+    lost, kept = (
+        scripted_request({"load": lambda: tasks(50)}, {"run": Meter(0.01)}, name=name)
+        for name in ("lost", "kept")
+    )
+    journals = [tmp_path / made.name / made.run_id / "attempts.jsonl" for made in (lost, kept)]
+
+    async def remove(_control):
+        while not all(journal.exists() and journal.stat().st_size for journal in journals):
+            await trio.sleep(0.001)
+        journals[0].unlink()
+
+    ran = await run(tmp_path, lost, kept, beside=remove, task_concurrency=4)
+    outcomes = ran.result.requests
+    assert {outcome.status for outcome in outcomes.values()} == {"failed"}
+    assert "--reuse" not in outcomes["lost"].error
+    assert "What had finished is on disk" in outcomes["kept"].error
+    assert "--reuse" in outcomes["kept"].error
+
+
 async def test_a_run_whose_journal_is_removed_says_that_its_records_are_gone(tmp_path):
     made = scripted_request({"load": lambda: tasks(50)}, {"run": Meter(0.01)})
     journal = tmp_path / made.name / made.run_id / "attempts.jsonl"

@@ -12,6 +12,7 @@ from agentcompass.containers import life
 from agentcompass.containers.client import connect
 from agentcompass.errors import SandboxError
 from support.docker import engine_host, make_container, python_image
+from support.host import HEADLESS, beats, is_beating
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine")]
 
@@ -112,6 +113,17 @@ async def test_after_its_time_nothing_of_a_command_is_left(session):
     assert (result.returncode, result.timed_out, result.stdout) == (124, True, "begun\n")
     left = await session.exec("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
     assert "sleep 1000" not in left.stdout
+
+
+async def test_a_daemon_whose_first_thread_has_ended_is_ended_too(session):
+    await session.write_text("daemon.py", HEADLESS)
+    await session.exec("python3 -S daemon.py >/dev/null 2>&1 </dev/null")
+    with trio.fail_after(30):
+        while not await beats(session):
+            await trio.sleep(0.05)
+    assert await is_beating(session)
+    assert await session.end_processes() == 1
+    assert not await is_beating(session)
 
 
 async def test_what_stays_in_the_background_is_ended_before_the_evaluation(session, name):

@@ -78,6 +78,30 @@ async def test_a_container_that_died_says_how():
     assert await state_of(lease.name) is None
 
 
+async def test_a_container_that_somebody_else_starts_anew_is_told_as_dead():
+    env = docker_env()
+    lease = docker_lease(env)
+    async with env.open(SandboxPlan(), lease) as session:
+        async with connect(engine_host()) as docker:
+            await life.restart(docker, lease.name)
+        for work in (session.exec("true"), session.end_processes()):
+            with pytest.raises(SandboxError) as caught:
+                await work
+            assert caught.value.code == "container-died"
+
+
+async def test_a_container_that_is_started_anew_to_end_its_processes_goes_on():
+    env = docker_env()
+    lease = docker_lease(env)
+    async with env.open(SandboxPlan(), lease) as session:
+        session._docker.is_here = False  # as if the engine were elsewhere
+        await session.exec("(sleep 1000 >/dev/null 2>&1 &)")
+        before = await state_of(lease.name)
+        assert await session.end_processes() == 1
+        assert (await state_of(lease.name)).started_at != before.started_at
+        assert (await session.exec("echo hi")).stdout == "hi\n"
+
+
 async def test_a_kept_sandbox_can_be_entered_and_is_removed_by_its_lease():
     env = docker_env()
     lease = docker_lease(env, keep=True)

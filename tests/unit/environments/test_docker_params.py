@@ -13,12 +13,16 @@ from agentcompass.components.environments.docker.config import (
     resources_of,
 )
 from agentcompass.components.environments.docker.environment import DockerEnvironment
+from agentcompass.components.environments.docker.mounts import (
+    Mount,
+    data_problems,
+    mount_of,
+    mount_problems,
+)
 from agentcompass.components.environments.docker.params import (
     AllowedHost,
     DockerParams,
-    Mount,
     allowed_host_of,
-    mount_of,
 )
 from agentcompass.errors import ConfigurationError
 from agentcompass.records import Lease, ProcessIdentity
@@ -62,7 +66,25 @@ def config(plan=None, **params):
         ({"mounts": ("/var/run/docker.sock:/s",)}, "this whole machine"),
         ({"mounts": ("/:/host:ro",)}, "this whole machine"),
         ({"mounts": ("/run/../run:/r",)}, "this whole machine"),
+        ({"mounts": ("/run/user/1000:/r",)}, "this whole machine"),
+        ({"mounts": ("/run/user/1000/docker.sock:/r",)}, "this whole machine"),
+        ({"mounts": ("/run/user:/r",)}, "this whole machine"),
+        ({"mounts": ("/run/podman:/r",)}, "this whole machine"),
+        ({"mounts": ("/proc:/p:ro",)}, "this whole machine"),
+        ({"mounts": ("/proc/sys:/p",)}, "this whole machine"),
         ({"security_opt": ("seccomp:unconfined",)}, "wall"),
+        ({"security_opt": ('seccomp={"defaultAction": "SCMP_ACT_ALLOW"}',)}, "wall"),
+        ({"security_opt": ("seccomp=/tmp/profile.json",)}, "wall"),
+        ({"image": ""}, "no name of an image"),
+        ({"image": "a//b"}, "no name of an image"),
+        ({"image": "../x"}, "no name of an image"),
+        ({"image": "Upper"}, "no name of an image"),
+        ({"image": "a:b:c"}, "no name of an image"),
+        ({"network": ""}, "no name of a network"),
+        ({"network": "../x"}, "no name of a network"),
+        ({"env_variables": {"A=B": "c"}}, "nor have ="),
+        ({"env_variables": {"": "c"}}, "may not be empty"),
+        ({"env_variables": {"A": "\0"}}, "zero byte"),
         ({"command": ("a",), "init": False}, "needs init"),
     ],
 )
@@ -79,8 +101,34 @@ def test_all_that_is_wrong_is_said_at_once():
 
 def test_a_link_to_an_engines_socket_is_refused_too(tmp_path):
     (tmp_path / "innocent").symlink_to("/run")
-    with pytest.raises(ValueError, match="whole machine"):
-        mount_of(f"{tmp_path}/innocent:/x")
+    (problem,) = mount_problems([f"{tmp_path}/innocent:/x"], None)
+    assert "whole machine" in problem
+
+
+@pytest.mark.parametrize("source", ["real/engine.sock", "real", "link.sock", "."])
+def test_the_socket_of_the_engine_in_use_is_refused_by_whatever_name(tmp_path, source):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "engine.sock").touch()
+    (tmp_path / "link.sock").symlink_to("real/engine.sock")
+    host = f"unix://{tmp_path}/link.sock"
+    with pytest.raises(ConfigurationError, match="whole machine"):
+        DockerEnvironment(DockerParams(host=host, mounts=(f"{tmp_path}/{source}:/x:ro",)))
+    DockerEnvironment(DockerParams(host=host, mounts=(f"{tmp_path}/other:/x:ro",)))
+
+
+@pytest.mark.parametrize("source", ["data", "data/volumes/x", "."])
+def test_the_engine_s_own_data_is_refused(tmp_path, source):
+    (problem,) = data_problems([f"{tmp_path}/{source}:/x:ro"], f"{tmp_path}/data")
+    assert "own data" in problem
+    assert list(data_problems([f"{tmp_path}/else:/x", "data:/x"], f"{tmp_path}/data")) == []
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["a", "python:3.12-slim", "Host.x:5000/a/b_c", "sha256:" + "a" * 64, "a:T@sha256:" + "0" * 64],
+)
+def test_names_of_images_are_taken_as_they_are_usual(image):
+    DockerEnvironment(DockerParams(image=image, security_opt=("seccomp=builtin",)))
 
 
 def test_mounts_are_directories_or_volumes(tmp_path, monkeypatch):
@@ -179,8 +227,9 @@ def test_labels_name_run_lease_and_owner():
         ({}, False),
         ({"network": "none"}, True),
         ({"allowed_hosts": ("a",)}, True),
-        ({"network": "none", "mounts": ("/data:/d:ro", "cache:/c")}, True),
+        ({"network": "none", "mounts": ("/data:/d:ro", "cache:/c:ro")}, True),
         ({"network": "none", "mounts": ("/data:/d",)}, False),
+        ({"network": "none", "mounts": ("cache:/c",)}, False),
     ],
 )
 def test_it_claims_to_be_a_boundary_only_where_it_is_one(params, is_boundary):

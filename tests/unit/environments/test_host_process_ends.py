@@ -13,7 +13,7 @@ import trio
 
 from agentcompass.components.base import SandboxPlan
 from agentcompass.errors import SandboxError
-from support.host import alive, eventually, gone, host, lease, new_mark, sandbox
+from support.host import HEADLESS, alive, beats, eventually, gone, host, is_beating, lease, new_mark, sandbox
 
 DAEMONS = {
     "child": "sleep {mark} &",
@@ -48,6 +48,28 @@ async def test_end_processes_kills_every_kind_of_daemon_and_counts(tmp_path, dae
         assert not alive(mark)
         assert await session.end_processes() == 0
         assert (await session.exec("echo again")).stdout == "again\n"
+
+
+@pytest.mark.parametrize("isolation", ["none", "bubblewrap"])
+async def test_a_daemon_whose_first_thread_has_ended_is_ended_too(tmp_path, isolation):
+    async with sandbox(tmp_path, isolation=isolation) as session:
+        await session.write_text("daemon.py", HEADLESS)
+        await session.exec(f"{sys.executable} -S daemon.py >/dev/null 2>&1 </dev/null")
+        with trio.fail_after(20):
+            while not await beats(session):
+                await trio.sleep(0.05)
+        assert await is_beating(session)
+        assert await session.end_processes() == 1
+        assert not await is_beating(session)
+
+
+async def test_a_timeout_ends_a_daemon_whose_first_thread_has_ended(tmp_path):
+    async with sandbox(tmp_path) as session:
+        await session.write_text("daemon.py", HEADLESS)
+        script = f"{sys.executable} -S daemon.py >/dev/null 2>&1 </dev/null; sleep 60"
+        assert (await session.exec(script, timeout=2)).timed_out
+        assert await beats(session)
+        assert not await is_beating(session)
 
 
 async def test_a_busy_loop_that_ignores_signals_ends_in_time(tmp_path):

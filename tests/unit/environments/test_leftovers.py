@@ -33,7 +33,7 @@ def marked(lease_id):
 
 def test_what_carries_the_mark_is_found_and_ended(marked, lease_id):
     assert leftovers.find(lease_id) == {marked.pid}
-    assert leftovers.find(f"{lease_id}1") == set()
+    assert leftovers.find(f"{lease_id}1") == leftovers.find(lease_id[:-1]) == set()
     threading.Thread(target=marked.wait).start()  # its parent, which may take its time
     assert leftovers.end(lease_id, no_check) == 1
     assert leftovers.find(lease_id) == set()
@@ -99,7 +99,10 @@ def test_guards_that_never_let_go_are_awaited_for_so_long(tmp_path, held, monkey
 
 
 def test_where_there_is_nothing_or_nothing_can_be_locked_nobody_is_awaited(tmp_path, monkeypatch):
+    asked = []
+
     def no_locks(_fd, _operation):
+        asked.append(1)
         raise OSError(95, "Operation not supported")
 
     def never():
@@ -108,3 +111,4 @@ def test_where_there_is_nothing_or_nothing_can_be_locked_nobody_is_awaited(tmp_p
     leftovers.await_guards(tmp_path / "none", never)
     monkeypatch.setattr(fcntl, "flock", no_locks)
     leftovers.await_guards(tmp_path, never)
+    assert len(asked) == 1

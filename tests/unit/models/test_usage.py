@@ -54,6 +54,9 @@ def test_reference_cases(case):
         {"prompt_tokens": True, "completion_tokens": 3},
         {"prompt_tokens": "12", "completion_tokens": 3},
         {"prompt_tokens": 1.5, "completion_tokens": 3},
+        {"prompt_tokens": 2**53 + 1, "completion_tokens": 3},
+        {"prompt_tokens": 12, "completion_tokens": 10**30},
+        {"prompt_tokens": 12, "completion_tokens": 1e300},
         {"prompt_tokens": float("nan"), "completion_tokens": float("inf")},
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from agentcompass.net import lanes
-from agentcompass.net.lanes import StackTransport, ssl_context
+from agentcompass.net.lanes import StackTransport, as_httpx_errors, ssl_context
 from support.endpoint import BIG_SIZE, FakeEndpoint, chat, no_answer
 
 
@@ -200,23 +200,73 @@ def test_tls_is_verified_with_one_context_for_all():
     assert ssl_context().check_hostname
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
-async def test_a_certificate_of_nobody_is_refused(transport, tmp_path):
+class Secure(http.server.BaseHTTPRequestHandler):
+    """Says on which connection a request came."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = str(self.client_address[1]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_args):
+        pass
+
+
+@pytest.fixture
+def secure(tmp_path):
+    """The URL of a server with a certificate of its own, `cert.pem`."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
     make = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 9 -subj /CN=localhost"
+    make += " -addext subjectAltName=DNS:localhost"
     subprocess.run(make.split(), cwd=tmp_path, check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
-    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler, False)
+    server = http.server.HTTPServer(("127.0.0.1", 0), Secure, False)
     server.handle_error = lambda *_: None
     server.server_bind()
     server.server_activate()
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
+    yield f"https://localhost:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+async def test_a_certificate_of_nobody_is_refused(transport, secure):
+    with pytest.raises(httpx.ConnectError, match="certificate"):
+        await ask(transport, secure)
+
+
+async def test_a_certificate_that_the_machine_trusts_is_accepted_once_for_many_requests(
+    transport, secure, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    ssl_context.cache_clear()
     try:
-        with pytest.raises(httpx.ConnectError, match="certificate"):
-            await ask(transport, f"https://localhost:{server.server_port}/")
+        said = {await ask(transport, secure) for _ in range(3)}
     finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        ssl_context.cache_clear()
+        await transport.aclose()
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("lost"), UnicodeError("lost"), trio.BrokenResourceError("lost")]
+)
+def test_whatever_the_network_raises_is_what_a_transport_owes(error):
+    with pytest.raises(httpx.ConnectError, match="lost") as caught, as_httpx_errors():
+        raise error
+    assert caught.value.__cause__ is error
+
+
+def test_a_fault_of_ours_stays_what_it_is():
+    with pytest.raises(KeyError), as_httpx_errors():
+        raise KeyError

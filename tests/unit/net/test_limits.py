@@ -213,3 +213,39 @@ async def test_a_cancelled_caller_is_not_let_in_even_when_there_is_room():
             pytest.fail("let in")
     assert scope.cancelled_caught
     assert limiter.in_use == 0
+
+
+async def cancelled_while(limiter, happens):
+    """Wait for a place, be cancelled, and let something happen before that is noticed."""
+    taken = []
+
+    async def wait(scope):
+        with scope:
+            async with limiter.place(patience_seconds=10):
+                taken.append(1)
+
+    scope = trio.CancelScope()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, scope)
+        await wait_all_tasks_blocked()
+        assert limiter.waiting == 1
+        scope.cancel()
+        happens()
+    return taken
+
+
+async def test_a_place_that_is_given_to_somebody_who_was_just_cancelled_is_not_lost(autojump_clock):
+    limiter = EndpointLimiter(1)
+    await limiter.enter(math.inf)
+    assert await cancelled_while(limiter, limiter.leave) == []
+    assert (limiter.in_use, limiter.waiting) == (0, 0)
+    await hold(limiter)
+
+
+async def test_somebody_who_is_refused_as_he_is_cancelled_is_only_cancelled(autojump_clock):
+    limiter = EndpointLimiter(1)
+    round_number = await limiter.enter(math.inf)
+    assert await cancelled_while(limiter, lambda: limiter.cut(round_number, 60)) == []
+    limiter.leave()
+    assert (limiter.in_use, limiter.waiting) == (0, 0)
+    await hold(limiter)

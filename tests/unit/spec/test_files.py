@@ -204,6 +204,16 @@ def test_it_can_be_pickled_and_compared(tmp_path):
     assert "_source" not in repr(spec)
 
 
+@pytest.mark.parametrize("text", [FILE, MATRIX])
+def test_taken_apart_by_attrs_and_put_together_it_is_what_it_was(tmp_path, text):
+    spec = _loaded(text, tmp_path)
+    again = OrchestrationSpec(**attrs.asdict(spec))
+    assert _again(again, tmp_path) == _again(spec, tmp_path)
+    if spec.requests:
+        environ = {"KEY": "key-123456"}
+        assert launch(again, tmp_path, environ) == launch(spec, tmp_path, environ)
+
+
 # --- round trips
 
 WORDS = st.text(

@@ -185,7 +185,7 @@ def test_excluded_combinations_are_left_out(tmp_path, exclude, left):
         ("models: [a, a]", "5:15: matrix.models[1]: the label 'a' is taken (first at spec.yaml:5:12): write a mapping from labels to sections"),
         ("models: [[a]]", "5:12: matrix.models[0]: must be a string, not a list"),
         ("models: [{id: a, base: x}]", "5:20: matrix.models[0].base: unknown key (did you mean 'base_url'?)"),
-        ("environments: [dokker]", "5:18: matrix.environments[0]: unknown environment 'dokker' (known: host_process)"),
+        ("environments: [dokker]", "5:18: matrix.environments[0]: unknown environment 'dokker' (did you mean 'docker'?)"),
         ("harness: {id: nop}", "5:3: matrix.harness: stands beside `harnesses`: write one of both"),
         ("name: '{harnes}'", "5:9: matrix.name: nothing is called {harnes} here (did you mean 'harness'?)"),
         ("name: '{environment}'", "5:9: matrix.name: nothing is called {environment} here (known: benchmark, harness, model)"),
@@ -201,7 +201,7 @@ def test_excluded_combinations_are_left_out(tmp_path, exclude, left):
         ("exclude: [{harness: null}]", "5:23: matrix.exclude[0].harness: must be a string, not null"),
         ("exclude: [{benchmark: '*'}]", "5:12: matrix.exclude: leaves nothing to run"),
         ("execution: {kk: 3}", "5:15: matrix.execution.kk: unknown key (did you mean 'k'?)"),
-        ('models: {"a\\nb": x}', "3:3: matrix.name: must be a non-empty line of printable text"),
+        ('models: {"a\\nb": x}', r"5:12: matrix.models['a\nb']: the label 'a\nb' must be a non-empty line of printable text"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_it_is_told_at_its_place(tmp_path, line, problem):
@@ -289,3 +289,23 @@ def test_two_labels_of_one_thing_are_an_evaluation_made_twice(tmp_path):
         "same-evaluation",
         ("humaneval_one", "humaneval_two"),
     )
+
+
+@pytest.mark.parametrize(
+    ("label", "problem"),
+    [
+        ('"${K:-k}"', "'${K:-k}' must not have references"),
+        (r'"a\nb"', r"'a\nb' must be a non-empty line of printable text"),
+        ('" "', "' ' must be a non-empty line of printable text"),
+    ],
+)
+def test_a_label_that_cannot_be_in_a_name_is_told_where_it_stands(tmp_path, label, problem):
+    text = f"{HEAD}matrix:\n  benchmarks: [humaneval]\n  harnesses:\n    good: nop\n    {label}: oracle\n"
+    place, _, sentence = _problem(text, tmp_path).partition(": ")
+    assert place == "6:5"
+    assert f"the label {problem}" in sentence
+
+
+def test_an_id_of_a_list_may_be_a_reference_and_is_then_the_label(tmp_path):
+    text = f'{HEAD}matrix: {{models: ["${{K:-k}}"], harnesses: [nop], benchmarks: [humaneval]}}\n'
+    assert _names(text, tmp_path) == ["k_humaneval_nop"]

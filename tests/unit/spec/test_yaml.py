@@ -4,6 +4,7 @@ import json
 import math
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -203,3 +204,20 @@ def test_a_json_file_must_be_json(text, words):
     _, problems = _load(text, is_json=True)
     assert len(problems) == 1
     assert words in problems[0]
+
+
+def test_a_pipe_is_no_file_and_nothing_waits_for_its_other_end(tmp_path):
+    os.mkfifo(tmp_path / "f.yaml")
+    problems = Problems()
+    assert load_file(tmp_path / "f.yaml", "config file", problems) is None
+    assert "is not a regular file" in str(next(iter(problems)))
+
+
+def test_a_pipe_that_the_shell_gives_is_read():
+    end, other = os.pipe()
+    os.write(other, b"a: 1")
+    os.close(other)
+    problems = Problems()
+    found = load_file(Path(f"/dev/fd/{end}"), "config file", problems)
+    os.close(end)
+    assert found.get("a").data == 1

@@ -49,7 +49,7 @@ def test_a_plan_that_makes_no_sense_is_refused(tmp_path, changes, why):
 
 def test_a_run_directory_that_cannot_be_looked_at_is_an_error_that_names_it(tmp_path):
     (tmp_path / "r1").symlink_to("x" * 300)
-    with pytest.raises(StoreError, match="cannot read .*run.json: File name too long"):
+    with pytest.raises(StoreError, match=r"cannot read .*run\.json: File name too long"):
         read_run(tmp_path / "r1")
 
 

@@ -212,6 +212,20 @@ def test_events_keep_their_order(disk):
     assert [event["n"] for event in lines(disk.paths.events_file)] == list(range(50))
 
 
+def test_events_that_wait_for_a_slow_disk_count_as_what_they_hold(tmp_path):
+    hangs = threading.Event()
+    with Disk(tmp_path / "r1") as disk:
+        disk.writer.submit(Job(write=lambda: hangs.wait() and None))
+        for n in range(10_000):
+            disk.store.event({"event": "notice", "n": n})
+        assert disk.writer.pending_bytes > 10_000 * 500
+        assert disk.writer.pending < 200
+        hangs.set()
+        disk.settle()
+        assert [event["n"] for event in lines(disk.paths.events_file)] == list(range(10_000))
+    assert disk.writer.pending_bytes == 0
+
+
 class Telling(dict):
     """An event during whose writing something is done, once."""
 

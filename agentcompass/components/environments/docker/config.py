@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from agentcompass.components.base import MiB, Resources, SandboxPlan
+from agentcompass.components.environments.docker.mounts import mount_of
 from agentcompass.components.environments.docker.params import (
     AllowedHost,
     DockerParams,
     allowed_host_of,
-    mount_of,
 )
 from agentcompass.data import frozen
 from agentcompass.records import Lease

@@ -23,7 +23,8 @@ from agentcompass.components.environments.docker.config import (
     resources_of,
 )
 from agentcompass.components.environments.docker.engine import Connected, Engine
-from agentcompass.components.environments.docker.params import DockerParams, check, mount_of
+from agentcompass.components.environments.docker.mounts import data_problems, mount_of
+from agentcompass.components.environments.docker.params import DockerParams, check
 from agentcompass.components.environments.docker.session import DockerSession, Place
 from agentcompass.components.environments.docker.supply import Supply
 from agentcompass.components.environments.space import DiskSpace
@@ -61,9 +62,7 @@ class DockerEnvironment(Environment[DockerParams]):
             resource_limits=True,
             users=True,
             is_security_boundary=(params.network == "none" or bool(params.allowed_hosts))
-            and all(
-                mount.is_volume or mount.is_read_only for mount in map(mount_of, params.mounts)
-            ),
+            and all(mount.is_read_only for mount in map(mount_of, params.mounts)),
         )
         # A command's streams, and a question about it; and what listens for allowed hosts.
         self.descriptors = 4 + 2 * len(params.allowed_hosts)
@@ -107,6 +106,7 @@ class DockerEnvironment(Environment[DockerParams]):
     def _problems(self, info: Mapping[str, Any], docker: Docker) -> Iterator[str]:
         if info.get("OSType", "linux") != "linux":
             yield f"the Docker engine at {docker.address} runs {info['OSType']} containers, not Linux"
+        yield from data_problems(self.params.mounts, info.get("DockerRootDir") or "")
         if docker.address.socket_path is not None:
             yield from self._problems_here(info, docker)
         asked = resources_of(self.params, SandboxPlan())
@@ -188,8 +188,10 @@ class DockerEnvironment(Environment[DockerParams]):
         """
         async with self._engine.use() as connected:
             docker = connected.docker
+            state: life.ContainerState | None = None
             try:
                 state = await self._start(connected, plan, lease)
+                life.bind(docker, state)
                 async with trio.open_nursery() as nursery:
                     await self._watch(docker, nursery, plan, state)
                     yield DockerSession(
@@ -197,6 +199,8 @@ class DockerEnvironment(Environment[DockerParams]):
                     )
                     nursery.cancel_scope.cancel(reason="the sandbox closes")
             finally:
+                if state is not None:
+                    docker.lives.pop(state.id, None)
                 # If this is cancelled, the engine asks for the removal by lease.
                 if not lease.keep:
                     await life.remove(docker, lease.name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final, Literal, final
 
 import attrs
 
+from agentcompass.components.environments.docker.mounts import mount_problems
 from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError
 from agentcompass.spec.ranges import NonNegativeInt, PositiveFloat, PositiveInt
@@ -17,15 +17,17 @@ from agentcompass.spec.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 DEFAULT_PORTS: Final = (80, 443)
 """Of an allowed host that names none."""
 MAX_ALLOWED_HOSTS: Final = 64
-ENGINE_SOCKETS: Final = (
-    "/var/run/docker.sock",
-    "/run/docker.sock",
-    "/run/podman/podman.sock",
-    "/run/containerd/containerd.sock",
+_UNSAFE_OPTIONS: Final = ("apparmor=unconfined", "systempaths=unconfined")
+_SECCOMP_PROFILES: Final = ("builtin", "default")
+"""Of the engine; one that is given in full may allow everything."""
+_PART: Final = r"[a-z0-9]+([._-]+[a-z0-9]+)*"
+_IMAGE: Final = re.compile(
+    rf"(([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(:\d+)?/)?{_PART}(/{_PART})*"
+    r"(:\w[\w.-]{0,127})?(@[A-Za-z][A-Za-z0-9+._-]*:[0-9A-Fa-f]{32,})?",
+    re.ASCII,
 )
-"""Whoever has one of them in a container has this machine."""
-_UNSAFE_OPTIONS: Final = ("seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined")
-_VOLUME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
+"""Source: the grammar of github.com/distribution/reference."""
+_NETWORK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _HOST_NAME: Final = re.compile(
     r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_-]+)*"
 )
@@ -89,22 +91,6 @@ class AllowedHost:
     ports: tuple[int, ...]
 
 
-@final
-@frozen(kw_only=True)
-class Mount:
-    """Something of the engine's machine in a container."""
-
-    source: str
-    """Absolute path, or the name of a volume."""
-    target: str
-    is_read_only: bool
-
-    @property
-    def is_volume(self) -> bool:
-        """Whether the source is a volume."""
-        return not self.source.startswith("/")
-
-
 def check(params: DockerParams) -> None:
     """Check what can be checked without an engine.
 
@@ -122,10 +108,23 @@ def _problems(params: DockerParams) -> Iterator[str]:
         yield f"workdir {params.workdir!r} is not absolute"
     if params.command and not params.init:
         yield "a command needs init: without it nothing in the container could end it after its time"
-    if any(option.replace(":", "=") in _UNSAFE_OPTIONS for option in params.security_opt):
-        yield f"one of {', '.join(_UNSAFE_OPTIONS)} would take away a wall that sandboxes need"
+    if params.image is not None and not _IMAGE.fullmatch(params.image):
+        yield f"image {params.image!r} is no name of an image, such as python:3.12-slim"
+    for option in params.security_opt:
+        yield from _option_problems(option)
+    for name, value in params.env_variables.items():
+        if not name or "=" in name or "\0" in name + value:
+            yield f"env_variables has {name!r}: a name may not be empty nor have =, and nothing may have a zero byte"
     yield from _network_problems(params)
-    yield from _unreadable(mount_of, params.mounts)
+    yield from mount_problems(params.mounts, params.host)
+
+
+def _option_problems(option: str) -> Iterator[str]:
+    # The engine takes a colon only where there is no equals sign.
+    name, _, value = option.partition("=" if "=" in option else ":")
+    is_foreign = name == "seccomp" and value not in _SECCOMP_PROFILES
+    if is_foreign or f"{name}={value}" in _UNSAFE_OPTIONS:
+        yield f"security_opt {option[:60]!r} would take away a wall that sandboxes need"
 
 
 def _network_problems(params: DockerParams) -> Iterator[str]:
@@ -133,6 +132,8 @@ def _network_problems(params: DockerParams) -> Iterator[str]:
         yield f"allowed_hosts and the network {params.network!r} exclude each other"
     if params.network == "host" or params.network.startswith("container:"):
         yield f"the network {params.network!r} would not be the sandbox's own"
+    elif not _NETWORK.fullmatch(params.network):
+        yield f"network {params.network!r} is no name of a network"
     if len(params.allowed_hosts) > MAX_ALLOWED_HOSTS:
         yield f"more than {MAX_ALLOWED_HOSTS} allowed_hosts"
     if unreadable := list(_unreadable(allowed_host_of, params.allowed_hosts)):
@@ -150,31 +151,6 @@ def _unreadable(function: Callable[[str], object], texts: Sequence[str]) -> Iter
             function(text)
         except ValueError as error:
             yield str(error)
-
-
-def mount_of(text: str) -> Mount:
-    """Read a mount.
-
-    Raises:
-        ValueError: It is none, or would hand an engine's socket to the sandbox.
-    """
-    source, _, rest = text.partition(":")
-    target, _, mode = rest.partition(":")
-    if not source or not target.startswith("/") or mode not in ("", "ro", "rw"):
-        raise ValueError(f"mount {text!r} is not SOURCE:TARGET or SOURCE:TARGET:ro")
-    if not _VOLUME.fullmatch(source) or source in (".", ".."):
-        source = str(Path(source).expanduser().resolve())
-        _check_source(text, Path(source))
-    return Mount(source=source, target=target, is_read_only=mode == "ro")
-
-
-def _check_source(text: str, source: Path) -> None:
-    for socket in ENGINE_SOCKETS:
-        for path in (Path(socket), Path(socket).resolve()):
-            if path.is_relative_to(source):
-                raise ValueError(
-                    f"mount {text!r} would give the sandbox {socket}, and with it this whole machine"
-                )
 
 
 def allowed_host_of(text: str) -> AllowedHost:

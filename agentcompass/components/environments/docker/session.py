@@ -102,6 +102,8 @@ class DockerSession(Session):
             stdin=stdin.encode(errors="replace") if isinstance(stdin, str) else stdin or b"",
         )
         result = await self._run(asked, timeout, max_output, started)
+        # Whatever it says, one that was started anew meanwhile is no longer the agent's.
+        await life.running(self._docker, self._place.name)
         if result.returncode != 0 and await self._was_full(result, started):
             raise disk_full(
                 f"the disk was full while a command ran that failed (exit code {result.returncode})"

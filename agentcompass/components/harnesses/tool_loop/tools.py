@@ -134,7 +134,7 @@ def parsed(arguments: str) -> dict[str, JSON]:
         BadArgumentsError: They are no JSON object.
     """
     try:
-        value = json.loads(arguments) if arguments.strip() else {}
+        value = json.loads(arguments, parse_constant=_refused) if arguments.strip() else {}
     except RecursionError:
         raise BadArgumentsError("the arguments are nested too deeply") from None
     except ValueError as error:
@@ -142,6 +142,11 @@ def parsed(arguments: str) -> dict[str, JSON]:
     if not isinstance(value, dict):
         raise BadArgumentsError("the arguments must be a JSON object")
     return value
+
+
+def _refused(constant: str) -> JSON:
+    """NaN and its like, which Python reads, and servers that are sent the call back do not."""
+    raise ValueError(f"{constant} is none of its values")
 
 
 def clamped_seconds(asked: JSON, limit: float) -> float:
