@@ -6,8 +6,8 @@ processes. A process that has changed its environment is not found here; that is
 
 from __future__ import annotations
 
-import fcntl
 import contextlib
+import fcntl
 import os
 import signal
 import time

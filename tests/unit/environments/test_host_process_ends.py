@@ -13,7 +13,18 @@ import trio
 
 from agentcompass.components.base import SandboxPlan
 from agentcompass.errors import SandboxError
-from support.host import HEADLESS, alive, beats, eventually, gone, host, is_beating, lease, new_mark, sandbox
+from support.host import (
+    HEADLESS,
+    alive,
+    beats,
+    eventually,
+    gone,
+    host,
+    is_beating,
+    lease,
+    new_mark,
+    sandbox,
+)
 
 DAEMONS = {
     "child": "sleep {mark} &",

@@ -57,7 +57,9 @@ def mount_of(text: str) -> Mount:
         try:
             source = str(Path(source).expanduser().resolve())
         except (OSError, RuntimeError) as error:
-            raise ValueError(f"mount {text!r} leads nowhere that can be looked at: {error}") from error
+            raise ValueError(
+                f"mount {text!r} leads nowhere that can be looked at: {error}"
+            ) from error
     return Mount(source=source, target=target, is_read_only=mode == "ro")
 
 
