@@ -59,7 +59,7 @@ CASES = {
     "a negative number": ((*RUN, "--task-concurrency", "-1"), ("task-concurrency", "-1")),
     "zero concurrency": ((*RUN, "--task-concurrency", "0"), ("task-concurrency", "0")),
     "NaN": ((*RUN, "--cleanup-grace-seconds", "nan"), ("cleanup-grace-seconds",)),
-    "a fraction of seconds": ((*RUN, "--timeout-seconds", "1.5"), ("timeout-seconds", "1.5")),
+    "a fraction of a task": ((*RUN, "--task-concurrency", "1.5"), ("task-concurrency", "1.5")),
     "no number": ((*RUN, "--max-retries", "many"), ("max-retries", "many")),
     "a bad limit": ((*RUN, "--provider-limit", "host_process"), ("provider-limit", "=")),
     "a limit of nothing known": ((*RUN, "--provider-limit", "hots_process=2"), ("hots_process", "host_process")),

@@ -96,7 +96,7 @@ def test_trouble_that_stays_is_infra_with_its_cause_and_no_score(program, cause)
     assert summary["coverage"] == 0
     assert summary["counts"]["infra"] == 4
     assert {failure["code"] for failure in summary["failures"]} == {cause}
-    assert "--reuse" in stderr
+    assert "Nothing was graded: run the same command again." in stderr
 
 
 def test_a_dead_endpoint_is_no_zero(program):

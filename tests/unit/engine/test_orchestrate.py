@@ -554,7 +554,7 @@ async def test_a_run_whose_directory_is_removed_stops_and_does_not_claim_that_it
     async def remove(_control):
         while not journal.exists() or not journal.stat().st_size:
             await trio.sleep(0.001)
-        shutil.rmtree(run_dir)
+        shutil.rmtree(run_dir.rename(tmp_path / "gone"))  # at once: else a new file may keep it
 
     ran = await run(tmp_path, made, beside=remove, task_concurrency=2)
     assert ran.result.ended_by == "store"
