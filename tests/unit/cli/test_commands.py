@@ -61,7 +61,7 @@ def test_a_run_without_enough_coverage_fails_and_says_what_to_do(program):
     )
     assert done.returncode == 1
     assert "without a score:\n  4  infra  run  connection-failed" in done.stdout
-    assert "--reuse" in done.stdout
+    assert "Nothing was graded: run the same command again." in done.stderr
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
     assert "sk-verysecret" not in done.stdout + done.stderr
