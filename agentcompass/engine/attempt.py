@@ -113,7 +113,7 @@ class Execution:
             if self.parts.agent_needs_sandbox(task):
                 session = await agent_sandbox.enter_async_context(self._sandbox(plan, "agent"))
             await self._let_agent_work(session)
-            if session is not None:
+            if session is not None and not self._keeps_processes(where):
                 await self._collect(session, plan, to_evaluator=where is Where.FRESH)
             if where is Where.REUSE:
                 await self._evaluate(session)
@@ -123,6 +123,9 @@ class Execution:
             async with self._sandbox(plan, "evaluation") as fresh:
                 await self._deliver(fresh)
                 await self._evaluate(fresh)
+
+    def _keeps_processes(self, where: Where) -> bool:
+        return where is Where.REUSE and self.parts.benchmark.keeps_processes
 
     @asynccontextmanager
     async def _sandbox(self, plan: SandboxPlan, role: str) -> AsyncIterator[Session]:
@@ -184,7 +187,7 @@ class Execution:
         self, task_input: TaskInput, session: Session | None, model: AttemptModel
     ) -> AgentOutcome:
         outcome = checked_outcome(
-            await self._call(self.parts.harness.run, task_input, session, model, self._emit)
+            await self._call(self.parts.harness.run, task_input, session, model, _Emit(self))
         )
         return attrs.evolve(outcome, details=await self._snapshot(outcome.details))
 
@@ -196,14 +199,22 @@ class Execution:
                 _log.info("task %s: ended %d processes the agent had left", self.job.task.id, left)
             if not to_evaluator:
                 return
-            folder = self.shop.store.paths.attempt_dir(self.job.task.id, self.job.attempt)
+            await self._call(self.parts.benchmark.collect, self.job.task, session)
+            folder = self._folder("artifacts")
             for number, path in enumerate(plan.artifacts):
-                name = f"artifacts-{self.job.execution}/{number}-{safe_name(path)}"
+                file = folder / f"{number}-{safe_name(path)}"
                 try:
-                    await session.download(path, folder / name, max_bytes=ARTIFACT_BYTES)
+                    await session.download(path, file, max_bytes=ARTIFACT_BYTES)
                 except FileNotFoundError:
                     continue  # the agent did not make it: that is for the evaluator to judge
-                self._artifacts[path] = str(folder / name)
+                self._artifacts[path] = str(file)
+
+    def _folder(self, role: str) -> Path:
+        """Where this execution keeps files of one kind."""
+        job = self.job
+        return (
+            self.shop.store.paths.attempt_dir(job.task.id, job.attempt) / f"{role}-{job.execution}"
+        )
 
     async def _deliver(self, fresh: Session) -> None:
         for path, file in self._artifacts.items():
@@ -217,8 +228,22 @@ class Execution:
             evaluation = checked(given, benchmark.metrics)
             details = await self._snapshot(evaluation.details)
             evaluation = attrs.evolve(evaluation, details=details)
+            await self._keep(evaluation.files)
         await self._still_wanted()
         self._evaluation = evaluation
+
+    async def _keep(self, files: Mapping[str, bytes]) -> None:
+        """Write what an evaluator wants to be kept."""
+        if not files:
+            return
+        folder = self._folder("evaluation")
+
+        def write() -> None:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                (folder / safe_name(name)).write_bytes(content)
+
+        await trio.to_thread.run_sync(write, limiter=self.shop.limits.file_threads)
 
     @staticmethod
     async def _still_wanted() -> None:
@@ -238,12 +263,19 @@ class Execution:
                 raise
             raise InfraError(describe(error), code="unspeakable-error", retryable=False) from None
 
-    async def _emit(self, step: Mapping[str, JSON]) -> None:
+    async def emit(self, step: Mapping[str, JSON]) -> None:
+        """Append a step of the agent's."""
         if self._agent_is_done:
             raise ModelError("the attempt is over", code="model-revoked", retryable=False)
         seconds = round(trio.current_time() - self._started, 3)
         await self._apart(step, self._trajectory.write, {**step, "at_seconds": seconds})
         await self.shop.flow.wait()
+
+    def agent_folder(self) -> Path:
+        """Make the directory for the agent's files."""
+        folder = self._folder("agent")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     async def _apart(self, what: JSON, function: Callable[..., Any], *args: object) -> Any:
         """Call a function here, or in a thread if what it works on is big enough to hold up the event loop."""
@@ -332,6 +364,20 @@ class Execution:
             wall_seconds=round(trio.current_time() - self._started, 6),
             **fields,
         )
+
+
+@final
+class _Emit:
+    """What a harness gets to keep things with its attempt."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    async def __call__(self, step: Mapping[str, JSON]) -> None:
+        await self._execution.emit(step)
+
+    def folder(self) -> Path:
+        return self._execution.agent_folder()
 
 
 @final

@@ -17,6 +17,7 @@ from agentcompass.components.base.component import Component, NoParams, P
 from agentcompass.components.base.environment import (
     Capabilities,
     Environment,
+    ImageBuild,
     Resources,
     SandboxPlan,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "Evaluation",
     "ExecResult",
     "Harness",
+    "ImageBuild",
     "KiB",
     "LoadContext",
     "MiB",

@@ -47,6 +47,9 @@ class Benchmark(Component[P]):
     metrics: ClassVar[tuple[Metric, ...]]
     evaluates_in: Where = Where.NOWHERE
     """Given on the class, or set by the constructor where a parameter decides."""
+    keeps_processes: ClassVar[bool] = False
+    """With `Where.REUSE`: what the agent left running belongs to its answer, such as a server that the tests ask, and
+    is not ended before the evaluation. It runs beside the evaluator then, which has to see to its own safety."""
     evaluate_timeout_seconds: ClassVar[float] = 1800.0
     extra: ClassVar[str | None] = None
     """The package extra that has its data or dependencies (`pip install 'agentcompass[EXTRA]'`)."""
@@ -91,6 +94,15 @@ class Benchmark(Component[P]):
             code="no-reference-solution",
             retryable=False,
         )
+
+    async def collect(self, task: Task, session: Session) -> None:
+        """Make what `SandboxPlan.artifacts` names, such as a patch, in the agent's sandbox, where no process is left.
+
+        Within the collect deadline; not called where the evaluation is in the agent's own sandbox.
+
+        Raises:
+            InfraError: It cannot be made.
+        """
 
     @abc.abstractmethod
     async def evaluate(

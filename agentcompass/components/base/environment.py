@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import attrs
 
@@ -26,14 +27,33 @@ class Resources:
 
 
 @frozen(kw_only=True)
+class ImageBuild:
+    """What an image is built from."""
+
+    context: Path
+    """Directory of this machine; its `.dockerignore` counts."""
+    dockerfile: str = "Dockerfile"
+    """Relative to `context`."""
+    args: Mapping[str, str] = attrs.field(factory=dict)
+    timeout_seconds: float | None = None
+
+
+@frozen(kw_only=True)
 class SandboxPlan:
     """What a task needs of its sandbox; recipes may adjust it before the sandbox is opened."""
 
     image: str | None = None
+    """Where `build` is given too, that is what is done when this image cannot be had."""
+    build: ImageBuild | None = None
+    """How to make the image."""
+    compose: Path | None = None
+    """A Compose file with containers beside the sandbox's own, which is its service `main`."""
     workdir: str | None = None
     """Where commands run by default; None: the environment's own choice."""
     env: Mapping[str, str] = attrs.field(factory=dict)
     resources: Resources = attrs.field(factory=Resources)
+    user: str | None = None
+    """Who commands run as by default; None: the environment's own choice."""
     network: bool = True
     artifacts: tuple[str, ...] = ()
     """Paths (relative to the work directory) that go from the agent's sandbox to a fresh one for evaluation."""

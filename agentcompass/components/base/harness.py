@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable, Mapping
-from typing import ClassVar
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Protocol
 
 from agentcompass.components.base.component import Component, P
 from agentcompass.components.base.model import Model
@@ -12,8 +13,16 @@ from agentcompass.components.base.session import Session
 from agentcompass.components.base.task import AgentOutcome, TaskInput
 from agentcompass.records import JSON
 
-Emit = Callable[[Mapping[str, JSON]], Awaitable[None]]
-"""Appends one step to the attempt's trajectory, on disk, while it runs. A step is a JSON object with a `type`."""
+
+class Emit(Protocol):
+    """Appends one step to the attempt's trajectory, on disk, while it runs. A step is a JSON object with a `type`."""
+
+    async def __call__(self, step: Mapping[str, JSON]) -> None:
+        """Append a step."""
+
+    def folder(self) -> Path:
+        """Make and return a directory, kept with the attempt, for what is no step, such as a recording."""
+        ...
 
 
 class Harness(Component[P]):

@@ -65,3 +65,5 @@ class Evaluation:
 
     metrics: Mapping[str, float]
     details: Mapping[str, JSON] = attrs.field(factory=dict)
+    files: Mapping[str, bytes] = attrs.field(factory=dict)
+    """By file name: what is kept beside the record, such as the log of the tests."""
