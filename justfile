@@ -22,11 +22,11 @@ check:
 
 # run the tests: just test -k cancel
 test *args:
-    python -m pytest {{ args }}
+    python -m pytest -n 3 {{ args }}
 
 # the long tests: hundreds of kills and signals, full disk, jumping clock, a million tasks (root, two hours): just campaign -k kills
 campaign *args:
-    python -m pytest tests/e2e/campaign_endings.py tests/e2e/campaign_load.py tests/property/campaign_simulation.py tests/e2e/campaign_docker.py {{ args }}
+    python -m pytest tests/*/campaign_*.py {{ args }}
 
 # tests with coverage, child processes included
 cov:

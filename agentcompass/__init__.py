@@ -11,8 +11,10 @@ TYPE_CHECKING = (
 if TYPE_CHECKING:
     from agentcompass._version import __version__ as __version__
     from agentcompass.api.entry_points import async_launch as async_launch
+    from agentcompass.api.entry_points import async_regrade as async_regrade
     from agentcompass.api.entry_points import async_run_evaluation as async_run_evaluation
     from agentcompass.api.entry_points import launch as launch
+    from agentcompass.api.entry_points import regrade as regrade
     from agentcompass.api.entry_points import run_evaluation as run_evaluation
     from agentcompass.components.analysis import AnalyzerParams as AnalyzerParams
     from agentcompass.components.analysis import Finding as Finding
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from agentcompass.components.base import Evaluation as Evaluation
     from agentcompass.components.base import ExecResult as ExecResult
     from agentcompass.components.base import Harness as Harness
+    from agentcompass.components.base import ImageBuild as ImageBuild
     from agentcompass.components.base import LoadContext as LoadContext
     from agentcompass.components.base import Model as Model
     from agentcompass.components.base import NoParams as NoParams
@@ -86,6 +89,8 @@ _ORIGINS: dict[str, str] = {
     "UnknownComponentError": "errors",
     "async_launch": "api.entry_points",
     "async_run_evaluation": "api.entry_points",
+    "async_regrade": "api.entry_points",
+    "regrade": "api.entry_points",
     "launch": "api.entry_points",
     "run_evaluation": "api.entry_points",
     "load_orchestration_spec": "spec.files",
@@ -118,6 +123,7 @@ _ORIGINS: dict[str, str] = {
     "Evaluation": "components.base",
     "ExecResult": "components.base",
     "Harness": "components.base",
+    "ImageBuild": "components.base",
     "LoadContext": "components.base",
     "Model": "components.base",
     "NoParams": "components.base",

@@ -236,6 +236,33 @@ class RunOptions(RuntimeOptions):
     """Folders of modules that register recipes. Default: none."""
 
 
+_RUN_FIELDS: Final = attrs.fields_dict(RunOptions)
+
+
+@frozen(kw_only=True)
+class RegradeOptions(RuntimeOptions):
+    """All arguments of an evaluation of what an earlier run left, beside that run. What is not given is as it was then."""
+
+    benchmark_params: Mapping[str, JSON] | None = attrs.field(
+        default=None, metadata=_RUN_FIELDS["benchmark_params"].metadata
+    )
+    """Fields of the benchmark that are to be others now. Default: as they were."""
+    environment: str | None = attrs.field(
+        default=None, metadata=_RUN_FIELDS["environment"].metadata
+    )
+    """Environment id. Default: as it was."""
+    environment_params: Mapping[str, JSON] | None = attrs.field(
+        default=None, metadata=_RUN_FIELDS["environment_params"].metadata
+    )
+    """Fields of the environment that are to be others now. Default: as they were."""
+    max_retries: int | None = attrs.field(
+        default=None, metadata=_RUN_FIELDS["max_retries"].metadata
+    )
+    """How often an evaluation that failed for an infrastructure reason is made again. Default: as it was."""
+    run_id: str | None = attrs.field(default=None, metadata=_RUN_FIELDS["run_id"].metadata)
+    """Name of the new run directory. Default: the time and a random suffix."""
+
+
 @frozen(kw_only=True)
 class LaunchOptions(RuntimeOptions):
     """All arguments of an orchestration, beside the orchestration itself."""

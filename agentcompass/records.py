@@ -123,6 +123,10 @@ class ExecutionRecord:
     """Set when the agent was stopped or stopped itself early, and was graded on what it left."""
     answer: str | None = None
     """The agent's final answer; of one longer than 64 KiB head and tail."""
+    is_completion: bool = False
+    """The answer continues a prompt instead of answering messages."""
+    artifacts: Mapping[str, str] = attrs.field(factory=dict)
+    """What went from the agent's sandbox to the evaluator's: by its path there, the copy's, relative to the run directory."""
     details: Mapping[str, JSON] = attrs.field(factory=dict)
     """What the evaluator wants people to see: expected value, exit code, output tail."""
     usage: Usage = attrs.field(factory=Usage)
@@ -141,7 +145,7 @@ class ExecutionRecord:
     will_retry: bool = False
     """True when another execution of the same attempt was planned at the time of writing."""
     reused_from: str | None = None
-    """The run id this record was taken over from; `attempt_dir` and `steps_at` are of that run."""
+    """The run id this record was taken over from; `attempt_dir`, `artifacts` and `steps_at` are of that run."""
     attempt_dir: str | None = None
     """Relative to the run directory, when something was kept there."""
     steps_at: tuple[int, int] | None = None

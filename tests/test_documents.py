@@ -134,7 +134,7 @@ def test_the_readme_begins_with_the_commands_that_need_nothing_else():
         assert command.count("\n") == 1
         assert command.startswith("python3 -m venv ")
     assert evaluation.rstrip().endswith("agentcompass run humaneval oracle none")
-    assert tests.rstrip().endswith("-m pytest")
+    assert tests.rstrip().endswith("-m pytest -n 3")
     # e2e/test_local_model.py runs it
     assert local.startswith("python3 -m venv ")
     assert "agentcompass run humaneval openai_chat local/" in local

@@ -8,13 +8,14 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentcompass.api import run_orchestration, surroundings
 from agentcompass.api.endings import raise_signal, single_result
 from agentcompass.api.signature import takes, takes_after_first
 from agentcompass.errors import ConfigurationError
-from agentcompass.options import LaunchOptions, RunOptions, RuntimeOptions
+from agentcompass.options import LaunchOptions, RegradeOptions, RunOptions, RuntimeOptions
 from agentcompass.records import JSON, OrchestrationResult
 from agentcompass.spec.resolved import Orchestration
 from agentcompass.spec.written import OrchestrationSpec
@@ -118,6 +119,51 @@ async def async_launch(
     return await _run_async(resolved, _progress(options), _finished(options))
 
 
+@takes_after_first(RegradeOptions)
+def regrade(run_dir: str | os.PathLike[str], options: RegradeOptions) -> dict[str, JSON]:
+    """Evaluate again what the agents of an earlier run left; no agent works, no model is asked.
+
+    For a benchmark whose evaluation was mended or is to be another, or after evaluators failed. It makes a new run;
+    the usage of the agents is taken over.
+
+    Args:
+        run_dir: Directory of the earlier run, complete or not.
+        options: Each is a keyword argument.
+
+    Returns:
+        What `run_evaluation` returns.
+
+    Raises:
+        ConfigurationError: It has nothing to evaluate, or its benchmark evaluates in the sandboxes of the agents, which
+            are gone; nothing has run.
+        AgentCompassError: As for `run_evaluation`.
+    """
+    _refuse_nesting("async_regrade")
+    orchestration = _resolve_regrade(run_dir, options)
+    result = run_orchestration(orchestration, on_event=_progress(options))
+    return single_result(result)
+
+
+@takes_after_first(RegradeOptions)
+async def async_regrade(
+    run_dir: str | os.PathLike[str], options: RegradeOptions
+) -> dict[str, JSON]:
+    """Evaluate again like `regrade`; await it in a trio or an asyncio program.
+
+    Args:
+        run_dir: Directory of the earlier run, complete or not.
+        options: Each is a keyword argument.
+
+    Returns:
+        What `run_evaluation` returns.
+
+    Raises:
+        AgentCompassError: As for `regrade`.
+    """
+    orchestration = await _apart(_resolve_regrade, run_dir, options)
+    return single_result(await _run_async(orchestration, _progress(options), None))
+
+
 async def _run_async(
     orchestration: Orchestration, on_event: EventSink | None, on_request_finished: Finished | None
 ) -> OrchestrationResult:
@@ -133,6 +179,12 @@ def _resolve_run(options: RunOptions) -> Orchestration:
     from agentcompass.plan.resolve import resolve_run  # noqa: PLC0415
 
     return resolve_run(options, **surroundings())
+
+
+def _resolve_regrade(run_dir: str | os.PathLike[str], options: RegradeOptions) -> Orchestration:
+    from agentcompass.plan.regrade_request import resolve_regrade  # noqa: PLC0415
+
+    return resolve_regrade(Path(run_dir), options, **surroundings())
 
 
 def _resolve_launch(

@@ -36,6 +36,7 @@ COMMANDS: Final = (
     ("launch", "launch:command", "Run the evaluations of an orchestration file."),
     ("status", "status:command", "Show what a run or a launch in another process is doing now."),
     ("summary", "summary:command", "Show the scores of a run, or compare several."),
+    ("regrade", "regrade:command", "Evaluate again what the agents of a run left."),
     ("list", "list:command", "List benchmarks, harnesses, environments, recipes or analyzers."),
     ("config", "config:app", "Show settings, where they come from and what they mean."),
     ("env", "env:app", "List or remove the sandboxes that earlier runs left."),
@@ -43,7 +44,7 @@ COMMANDS: Final = (
 )
 """Name, object below `agentcompass.cli`, and line in the help of each command."""
 
-_WITH_OPTIONS: Final = ("run", "launch")
+_WITH_OPTIONS: Final = ("run", "launch", "regrade")
 """Those that are a `parameters.OptionCommand`."""
 
 

@@ -11,6 +11,7 @@ from agentcompass.cli.errors import Context
 from agentcompass.cli.output import Emitter, Format
 from agentcompass.cli.parameters import OptionCommand, flag
 from agentcompass.options import RunOptions
+from agentcompass.spec.resolved import Orchestration
 
 DRY_RUN: Final = flag(
     "dry-run",
@@ -34,6 +35,12 @@ def run(options: RunOptions, *, dry_run: bool, format: Format, context: Context)
         from agentcompass.cli.dry_run import show  # noqa: PLC0415  # as above
 
         return show(orchestration, context, format)
+    return evaluate(orchestration, context, format)
+
+
+def evaluate(orchestration: Orchestration, context: Context, format: Format) -> int:  # noqa: A002  # as above
+    """Run an orchestration of one request, show its result, and return the exit code."""
+    from agentcompass import api  # noqa: PLC0415  # not needed for --help
     from agentcompass.cli import render  # noqa: PLC0415  # as above
     from agentcompass.components import registry  # noqa: PLC0415  # as above
 
@@ -47,6 +54,7 @@ def run(options: RunOptions, *, dry_run: bool, format: Format, context: Context)
         (request,) = orchestration.requests
         if (
             outcome.status == "completed"
+            and request.regrade_of is None
             and not registry.load("harness", request.harness.id).needs_model
         ):
             emitter.text(render.model_hint(request.benchmark.id))

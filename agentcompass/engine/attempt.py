@@ -12,7 +12,6 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final, cast, final
 
 import attrs
@@ -28,9 +27,10 @@ from agentcompass.components.base import (
     TaskInput,
     Where,
 )
-from agentcompass.components.messages import Reply
 from agentcompass.engine.foreign import call
 from agentcompass.engine.jobs import Job
+from agentcompass.engine.kept import KeptFiles
+from agentcompass.engine.lent import Keeper, NoModel, no_answer
 from agentcompass.engine.phases import Phases, PhaseTimedOut, evaluate_limit, run_limit
 from agentcompass.engine.verdict import (
     checked,
@@ -42,6 +42,7 @@ from agentcompass.engine.verdict import (
 )
 from agentcompass.engine.workshop import Workshop
 from agentcompass.errors import InfraError, ModelError, describe, is_safe
+from agentcompass.plan.regrade import Earlier
 from agentcompass.progress.events import (
     ModelRetried,
     PhaseStarted,
@@ -49,14 +50,11 @@ from agentcompass.progress.events import (
 )
 from agentcompass.records import JSON, ExecutionRecord, Failure, Lease, Phase, Usage, Verdict
 from agentcompass.store.jsonl import NotJSONError, plain, weight
-from agentcompass.store.layout import safe_name
 
 INLINE_BYTES: Final = 64 * 1024
 """What is encoded on the event loop's thread; bigger values go to a worker thread."""
 USAGE_SECONDS: Final = 5.0
 """For asking a sandbox what it has used; then the record goes without it."""
-ARTIFACT_BYTES: Final = 256 * 1024 * 1024
-"""What one attempt may hand from the agent's sandbox to the evaluator's."""
 
 _log = logging.getLogger("agentcompass.engine")
 
@@ -78,7 +76,9 @@ class Execution:
         self._model: AttemptModel | None = None
         self._outcome = AgentOutcome()
         self._evaluation: Evaluation | None = None
-        self._artifacts: dict[str, str] = {}
+        self._usage = Usage()
+        """Of an earlier run's agent."""
+        self._files = KeptFiles(shop.store.paths, job, shop.limits.file_threads)
         self._used: dict[str, Mapping[str, JSON]] = {}
         self._trajectory = shop.store.trajectory(job.task.id, job.attempt, job.execution)
         self._agent_is_done = False
@@ -108,21 +108,36 @@ class Execution:
         task = self.job.task
         where = self.parts.where(task)
         plan = self.parts.sandbox_plan(self.shop.request, task)
+        if self.shop.earlier is None:
+            await self._work_and_collect(plan, where)
+        else:
+            await self._recall(self.shop.earlier[task.id, self.job.attempt])
+        if where is Where.NOWHERE:
+            await self._evaluate(None)
+        elif where is Where.FRESH:
+            async with self._sandbox(plan, "evaluation") as fresh:
+                await self._files.deliver(fresh)
+                await self._evaluate(fresh)
+
+    async def _work_and_collect(self, plan: SandboxPlan, where: Where) -> None:
+        """Let the agent work, and evaluate what can only be evaluated where it did."""
         async with AsyncExitStack() as agent_sandbox:
             session = None
-            if self.parts.agent_needs_sandbox(task):
+            if self.parts.agent_needs_sandbox(self.job.task):
                 session = await agent_sandbox.enter_async_context(self._sandbox(plan, "agent"))
             await self._let_agent_work(session)
             if session is not None and not self._keeps_processes(where):
                 await self._collect(session, plan, to_evaluator=where is Where.FRESH)
             if where is Where.REUSE:
                 await self._evaluate(session)
-        if where is Where.NOWHERE:
-            await self._evaluate(None)
-        elif where is Where.FRESH:
-            async with self._sandbox(plan, "evaluation") as fresh:
-                await self._deliver(fresh)
-                await self._evaluate(fresh)
+
+    async def _recall(self, earlier: Earlier) -> None:
+        """Take what an agent left in an earlier run for what it left in this one."""
+        self._agent_is_done = True
+        with self._phases.enter("collect", self.shop.request.execution.collect_timeout_seconds):
+            self._outcome = await self._files.recall(earlier)
+        if self.job.execution == 1:  # once, however often its evaluator has to be asked
+            self._usage = earlier.record.usage
 
     def _keeps_processes(self, where: Where) -> bool:
         return where is Where.REUSE and self.parts.benchmark.keeps_processes
@@ -169,7 +184,7 @@ class Execution:
             solve = functools.partial(self._call, benchmark.solve, task, session)
             task_input = attrs.evolve(task_input, solve=solve)
         client = self.shop.client
-        model = self._model = client.lend(self._on_retry) if client else _NoModel()
+        model = self._model = client.lend(self._on_retry) if client else NoModel()
         try:
             with self._phases.enter("run", run_limit(config, task, harness)):
                 self._outcome = await self._run_agent(task_input, session, model)
@@ -181,14 +196,14 @@ class Execution:
             model.revoke()
         await self._still_wanted()
         if harness.needs_model and model.replies == 0 and self._outcome.stopped_by != "context":
-            raise _no_answer(model, self._outcome)
+            raise no_answer(model, self._outcome)
 
     async def _run_agent(
         self, task_input: TaskInput, session: Session | None, model: AttemptModel
     ) -> AgentOutcome:
-        outcome = checked_outcome(
-            await self._call(self.parts.harness.run, task_input, session, model, _Emit(self))
-        )
+        emit = Keeper(self._emit, self._files.agent_folder)
+        run = self.parts.harness.run
+        outcome = checked_outcome(await self._call(run, task_input, session, model, emit))
         return attrs.evolve(outcome, details=await self._snapshot(outcome.details))
 
     async def _collect(self, session: Session, plan: SandboxPlan, *, to_evaluator: bool) -> None:
@@ -200,25 +215,7 @@ class Execution:
             if not to_evaluator:
                 return
             await self._call(self.parts.benchmark.collect, self.job.task, session)
-            folder = self._folder("artifacts")
-            for number, path in enumerate(plan.artifacts):
-                file = folder / f"{number}-{safe_name(path)}"
-                try:
-                    await session.download(path, file, max_bytes=ARTIFACT_BYTES)
-                except FileNotFoundError:
-                    continue  # the agent did not make it: that is for the evaluator to judge
-                self._artifacts[path] = str(file)
-
-    def _folder(self, role: str) -> Path:
-        """Where this execution keeps files of one kind."""
-        job = self.job
-        return (
-            self.shop.store.paths.attempt_dir(job.task.id, job.attempt) / f"{role}-{job.execution}"
-        )
-
-    async def _deliver(self, fresh: Session) -> None:
-        for path, file in self._artifacts.items():
-            await fresh.upload(Path(file), path)
+            await self._files.collect(session, plan.artifacts)
 
     async def _evaluate(self, session: Session | None) -> None:
         benchmark, task = self.parts.benchmark, self.job.task
@@ -228,22 +225,9 @@ class Execution:
             evaluation = checked(given, benchmark.metrics)
             details = await self._snapshot(evaluation.details)
             evaluation = attrs.evolve(evaluation, details=details)
-            await self._keep(evaluation.files)
+            await self._files.keep(evaluation.files)
         await self._still_wanted()
         self._evaluation = evaluation
-
-    async def _keep(self, files: Mapping[str, bytes]) -> None:
-        """Write what an evaluator wants to be kept."""
-        if not files:
-            return
-        folder = self._folder("evaluation")
-
-        def write() -> None:
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, content in files.items():
-                (folder / safe_name(name)).write_bytes(content)
-
-        await trio.to_thread.run_sync(write, limiter=self.shop.limits.file_threads)
 
     @staticmethod
     async def _still_wanted() -> None:
@@ -263,19 +247,12 @@ class Execution:
                 raise
             raise InfraError(describe(error), code="unspeakable-error", retryable=False) from None
 
-    async def emit(self, step: Mapping[str, JSON]) -> None:
-        """Append a step of the agent's."""
+    async def _emit(self, step: Mapping[str, JSON]) -> None:
         if self._agent_is_done:
             raise ModelError("the attempt is over", code="model-revoked", retryable=False)
         seconds = round(trio.current_time() - self._started, 3)
         await self._apart(step, self._trajectory.write, {**step, "at_seconds": seconds})
         await self.shop.flow.wait()
-
-    def agent_folder(self) -> Path:
-        """Make the directory for the agent's files."""
-        folder = self._folder("agent")
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
 
     async def _apart(self, what: JSON, function: Callable[..., Any], *args: object) -> Any:
         """Call a function here, or in a thread if what it works on is big enough to hold up the event loop."""
@@ -356,7 +333,9 @@ class Execution:
             execution=job.execution,
             verdict=verdict,
             answer=self._outcome.answer,
-            usage=self._model.usage if self._model is not None else Usage(),
+            is_completion=self._outcome.is_completion,
+            artifacts=self._files.artifacts(),
+            usage=self._model.usage if self._model is not None else self._usage,
             sandbox=dict(self._used),
             phase_seconds={name: round(s, 6) for name, s in self._phases.seconds.items() if s > 0},
             started_at=self._started_at.isoformat(timespec="milliseconds"),
@@ -364,45 +343,3 @@ class Execution:
             wall_seconds=round(trio.current_time() - self._started, 6),
             **fields,
         )
-
-
-@final
-class _Emit:
-    """What a harness gets to keep things with its attempt."""
-
-    def __init__(self, execution: Execution) -> None:
-        self._execution = execution
-
-    async def __call__(self, step: Mapping[str, JSON]) -> None:
-        await self._execution.emit(step)
-
-    def folder(self) -> Path:
-        return self._execution.agent_folder()
-
-
-@final
-class _NoModel:
-    """What a harness gets when the request has no model."""
-
-    id = "none"
-    protocol = "none"
-    usage = Usage()
-    asked = replies = 0
-
-    async def chat(self, *_args: object, **_kwargs: object) -> Reply:
-        """Refuse."""
-        raise ModelError(
-            "this harness declares that it needs no model", code="no-model", retryable=False
-        )
-
-    complete = chat
-
-    def revoke(self) -> None:
-        """Nothing to revoke."""
-
-
-def _no_answer(model: AttemptModel, outcome: AgentOutcome) -> ModelError:
-    if model.asked == 0:
-        return ModelError("the harness made no model call", code="no-model-call", retryable=False)
-    ended = " before its time was over" if outcome.stopped_by == "timeout" else ""
-    return ModelError(f"the endpoint gave no answer to the harness{ended}", code="no-model-answer")

@@ -48,19 +48,28 @@ async def call(
 
 
 def _blocking(arg: object) -> object:
-    if isinstance(arg, Session) or hasattr(arg, "revoke"):
+    if isinstance(arg, Session) or hasattr(arg, "revoke") or _is_called_async(arg):
         return Blocking(arg)
     if inspect.iscoroutinefunction(arg):
         return functools.partial(trio.from_thread.run, arg)
     return arg
 
 
+def _is_called_async(arg: object) -> bool:
+    method = type(arg).__call__ if callable(arg) else None
+    return inspect.iscoroutinefunction(method)
+
+
 @final
 class Blocking:
-    """A session or model whose `async` methods can be called from a worker thread."""
+    """A session, model or `Emit` whose `async` methods can be called from a worker thread."""
 
-    def __init__(self, target: object) -> None:
+    def __init__(self, target: Any) -> None:
         self._target = target
+
+    def __call__(self, *args: object) -> object:
+        """Call the target itself."""
+        return trio.from_thread.run(self._target, *args)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)

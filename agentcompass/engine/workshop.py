@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from agentcompass.components.base import ModelClient
@@ -13,6 +13,7 @@ from agentcompass.engine.durable import Flow
 from agentcompass.engine.limits import Limits
 from agentcompass.engine.parts import Parts
 from agentcompass.engine.sandbox import SandboxHouse
+from agentcompass.plan.regrade import Earlier
 from agentcompass.progress.events import Event, EventSink, Notice
 from agentcompass.spec.resolved import Request
 from agentcompass.store.run import RunStore
@@ -36,6 +37,8 @@ class Workshop:
     flow: Flow
     """Holds producers back while the disk is behind."""
     emit: EventSink
+    earlier: Mapping[tuple[str, int], Earlier] | None = None
+    """What is evaluated again, by (task id, attempt); None: agents work."""
 
     def tell(self, kind: Callable[..., Event], **fields: Any) -> None:
         """Emit an event of this request."""

@@ -140,6 +140,8 @@ class Request:
     reuse_run_id: str | None
     weight: float = 1.0
     """Share of task slots relative to other requests."""
+    regrade_of: Path | None = None
+    """Directory of the run whose attempts are evaluated again, instead of letting agents work; None for all other runs."""
     written_execution: Mapping[str, JSON] | None = None
     """`execution` as plain JSON for files, like `ComponentConfig.written`. None: to be made from the values."""
 

@@ -50,6 +50,8 @@ class RunInfo:
     """Why it did not complete, in one or two lines."""
     reused_from: str | None = None
     """The run id whose graded attempts were taken over."""
+    regraded_from: str | None = None
+    """The run id whose attempts were evaluated again, without their agents."""
     schema: int = SCHEMA_VERSION
 
 

@@ -100,6 +100,18 @@ def finish_command(info: RunInfo, run_dir: Path, *, is_any_graded: bool = True) 
     return shlex.join(["agentcompass", "run", *ids, *words, *reuse])
 
 
+def run_options(info: RunInfo) -> dict[str, Any]:
+    """Return what a run was told, as keyword arguments of `options.RunOptions`, without the key of its model."""
+    settings = _settings(info.request) | {"model.api_key": None}
+    found = {
+        option.name: settings.get(option.path or "")
+        for option in options_of(RunOptions)
+        if option.form != "reuse"
+    }
+    ids = {role: (info.request.get(role) or {}).get("id") for role in (*_ROLES, "model")}
+    return {name: value for name, value in (found | ids).items() if value is not None}
+
+
 def _settings(request: Mapping[str, Any]) -> dict[str, JSON]:
     """What a run was told beyond the defaults, by the path that an option has."""
     found: dict[str, JSON] = {"output.run_name": request.get("run_name")}

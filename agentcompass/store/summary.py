@@ -29,7 +29,7 @@ def summarize(run_dir: Path, *, write: bool = True) -> Report:
         StoreError: There is no run, it cannot be read, or the files cannot be written.
     """
     run = read_run(run_dir)
-    tally = Tally(run.plan)
+    tally = Tally(run.plan, is_regraded=run.info.regraded_from is not None)
     corrupt: list[CorruptLine] = []
     for record in run.records(corrupt.append):
         tally.add(record)
@@ -100,6 +100,7 @@ def result_dict(run_dir: Path, report: Report | None = None) -> dict[str, JSON]:
         "finished_at": info.finished_at,
         "fingerprint": info.fingerprint,
         "reused_from": info.reused_from,
+        "regraded_from": info.regraded_from,
         "versions": dict(info.versions),
         "request": dict(info.request),
     }

@@ -55,6 +55,8 @@ def _headline(report: Report) -> str:
         lines.append(
             f"- {counted(report.reused, 'attempt')} taken over from run {code(info.reused_from)}"
         )
+    if info.regraded_from:
+        lines.append(f"- Evaluated again: what run {code(info.regraded_from)} left")
     if report.corrupt_lines:
         lines.append(
             f"- **{counted(len(report.corrupt_lines), 'line')} of the journal cannot be read**: what they held is missing"

@@ -38,10 +38,11 @@ class Tally:
 
     Args:
         plan: What was to be done; records of anything else only count as `unplanned`.
+        is_regraded: Whether all that agents used was used in an earlier run.
     """
 
-    def __init__(self, plan: RunPlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: RunPlan, *, is_regraded: bool = False) -> None:
+        self._plan, self._is_regraded = plan, is_regraded
         self._position = {task_id: at for at, (task_id, _category) in enumerate(plan.tasks)}
         self._endings: list[_Ending | None] = [None] * (len(plan.tasks) * plan.k)
         self._failures: dict[Failure, Failure] = {}
@@ -63,6 +64,7 @@ class Tally:
             self.executions += 1
         else:
             self.reused += 1
+        if record.reused_from is not None or self._is_regraded:
             self.reused_usage += record.usage
         slot = task * self._plan.k + record.attempt - 1
         if record.will_retry and (failure := self._shared(record.failure)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -41,7 +42,7 @@ async def open_session(
         run_id="run",
         task_id="task",
         environment="host_process",
-        name="agentcompass-test",
+        name=f"agentcompass-test-{secrets.token_hex(4)}",
         created_at="2030-01-01T00:00:00Z",
         expires_at="2030-01-02T00:00:00Z",
         owner=ProcessIdentity(boot_id="boot", pid=1, started=1),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import hashlib
 import io
@@ -56,11 +57,27 @@ def engine_host() -> str:
 
     with contextlib.suppress(DockerError):
         return trio.run(found)
-    return start_engine(Path(tempfile.mkdtemp(prefix="acd-", dir="/tmp")))
+    return _shared_engine(Path(os.environ["AGENTCOMPASS_TEST_ENGINE"]))
 
 
-def start_engine(directory: Path, netns: str = "") -> str:
-    """Start an engine that ends with the tests."""
+def _shared_engine(directory: Path) -> str:
+    """The engine that the first worker process that needs one starts for all; `conftest.py` stops it."""
+    with Path(directory, "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        host = Path(directory, "host")
+        if not host.exists():
+            host.write_text(_start_engine(directory, ""))
+        return host.read_text()
+
+
+def start_engine(directory: Path, netns: str) -> str:
+    """Start an engine that ends with this process."""
+    host = _start_engine(directory, netns)
+    atexit.register(stop_engine, directory, netns)
+    return host
+
+
+def _start_engine(directory: Path, netns: str) -> str:
     if os.geteuid() != 0 or not shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin"):
         pytest.skip("no Docker engine answers, and none can be started (as root, with docker.io)")
     started = subprocess.run(
@@ -72,12 +89,13 @@ def start_engine(directory: Path, netns: str = "") -> str:
     )
     if started.returncode != 0:
         pytest.skip("a Docker engine cannot be started here")
-    atexit.register(_stop_engine, directory, netns)
     return started.stdout.strip()
 
 
-def _stop_engine(directory, netns):
-    subprocess.run([ENGINE_SCRIPT, "stop", directory, netns], timeout=100, check=False)
+def stop_engine(directory: Path, netns: str = "") -> None:
+    """Stop an engine if it runs, and remove its directory."""
+    if Path(directory, "docker.pid").exists():
+        subprocess.run([ENGINE_SCRIPT, "stop", directory, netns], timeout=100, check=False)
     shutil.rmtree(directory, ignore_errors=True)
 
 
