@@ -89,6 +89,14 @@ class RuntimeOptions:
         default=None, metadata=_shared("runtime.timeout_seconds", "--timeout-seconds")
     )
     """Wall-clock limit of the evaluation, or of the whole orchestration, in seconds; 0 means none. Default: 360000."""
+    max_cost: float | None = attrs.field(
+        default=None, metadata=_shared("runtime.max_cost", "--max-cost")
+    )
+    """US dollars that all model calls together may cost; attempts that do not fit are skipped. Default: no limit."""
+    max_tokens: int | None = attrs.field(
+        default=None, metadata=_shared("runtime.max_tokens", "--max-tokens")
+    )
+    """Tokens, input and output, that all model calls together may use; attempts that do not fit are skipped. Default: no limit."""
     cleanup_grace_seconds: float | None = attrs.field(
         default=None, metadata=_shared("runtime.cleanup_grace_seconds", "--cleanup-grace-seconds")
     )

@@ -27,6 +27,7 @@ from agentcompass.components.base import (
     TaskInput,
     Where,
 )
+from agentcompass.engine.budget import AttemptAccount
 from agentcompass.engine.foreign import call
 from agentcompass.engine.jobs import Job
 from agentcompass.engine.kept import KeptFiles
@@ -66,10 +67,12 @@ class Execution:
     Args:
         shop: What the request's attempts share.
         job: Which execution this is.
+        account: Who pays for its model calls.
     """
 
-    def __init__(self, shop: Workshop, job: Job) -> None:
+    def __init__(self, shop: Workshop, job: Job, account: AttemptAccount) -> None:
         self.shop, self.parts, self.job = shop, shop.parts, job
+        self._account = account
         self._phases = Phases(self._on_phase)
         self._started_at = datetime.now(UTC)
         self._started = trio.current_time()
@@ -184,16 +187,23 @@ class Execution:
             solve = functools.partial(self._call, benchmark.solve, task, session)
             task_input = attrs.evolve(task_input, solve=solve)
         client = self.shop.client
-        model = self._model = client.lend(self._on_retry) if client else NoModel()
+        account = self._account
+        model = self._model = client.lend(self._on_retry, account) if client else NoModel()
         try:
-            with self._phases.enter("run", run_limit(config, task, harness)):
+            with self._phases.enter("run", run_limit(config, task, harness)), account.purse:
                 self._outcome = await self._run_agent(task_input, session, model)
         except PhaseTimedOut:
             self._phases.forgive()
             self._outcome = AgentOutcome(stopped_by="timeout")
+        except Exception:
+            if not account.is_spent:
+                raise
+            self._phases.forgive()
         finally:
             self._agent_is_done = True
             model.revoke()
+        if account.is_spent:
+            self._outcome = AgentOutcome(stopped_by="budget")
         await self._still_wanted()
         if harness.needs_model and model.replies == 0 and self._outcome.stopped_by != "context":
             raise no_answer(model, self._outcome)

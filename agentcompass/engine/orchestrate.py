@@ -20,6 +20,7 @@ from typing import final
 import trio
 
 from agentcompass.engine import heap
+from agentcompass.engine.budget import Budget
 from agentcompass.engine.clock import timestamp, wall_clock
 from agentcompass.engine.control import CancelReason, Control
 from agentcompass.engine.durable import Flow
@@ -107,8 +108,12 @@ class _Run:
         runtime = orchestration.runtime
         self.orchestration, self.control, self.emit = orchestration, control, emit
         self.on_request_finished = on_request_finished
+        self.budget = Budget(runtime.max_cost, runtime.max_tokens)
+        self._is_refusing = trio.Event()
         self.scheduler: Scheduler[Job] = Scheduler(
-            Slots(runtime.task_concurrency, runtime.provider_limits)
+            Slots(runtime.task_concurrency, runtime.provider_limits),
+            admits=lambda lane: not lane.is_charged or self.budget.fits(lane.name),
+            on_refused=self._refuse,
         )
         self.writer = writer
         scrubber = Scrubber()
@@ -123,6 +128,7 @@ class _Run:
             scrubber=scrubber,
             clients=Clients(orchestration),
             scheduler=self.scheduler,
+            budget=self.budget,
             on_store_error=self._store_failed,
         )
         self.runs: dict[str, RequestRun] = {}
@@ -143,6 +149,7 @@ class _Run:
                     self._end_in_time,
                     self._tell_limits,
                     self.scheduler.ring,
+                    self._skip_what_does_not_fit,
                     self._reap,
                 ):
                     watchers.start_soon(watcher)
@@ -254,6 +261,18 @@ class _Run:
         if limit > 0:
             await trio.sleep(limit)
             self.control.cancel_now("timeout")
+
+    def _refuse(self) -> None:
+        self._is_refusing.set()
+
+    async def _skip_what_does_not_fit(self) -> None:
+        """When attempts could start and none fits into the budget, end the requests they belong to."""
+        while True:
+            await self._is_refusing.wait()
+            self._is_refusing = trio.Event()
+            for run in tuple(self.runs.values()):
+                if run.lane.waiting and not self.scheduler.admits(run.lane):
+                    await run.skip_rest(self.budget.refusal(run.lane.name))
 
     async def _tell_limits(self) -> None:
         """Once a second, if it has changed: how many run, what the others wait for, and how many sandboxes there are."""

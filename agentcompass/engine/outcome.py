@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agentcompass.data import frozen
 from agentcompass.errors import (
     EvaluationError,
     EvaluationFailedError,
@@ -16,32 +17,42 @@ from agentcompass.store.layout import RunPaths
 from agentcompass.store.run import RunInfo
 
 
+@frozen(kw_only=True)
+class Share:
+    """How much of what was planned was graded."""
+
+    coverage: float
+    """Graded over planned attempts, 0 to 1."""
+    min_coverage: float
+    """The least that makes a score."""
+    is_any: bool
+    """Whether there is anything to reuse."""
+    is_over_budget: bool
+    """Whether attempts were skipped since they did not fit into the budget."""
+
+
 def verdict(
     info: RunInfo,
-    coverage: float,
-    min_coverage: float,
+    graded: Share,
     ended: RequestStatus | None,
     store_error: StoreError | None,
     *,
-    has_journal: bool = True,
-    is_any_graded: bool = True,
+    has_journal: bool,
 ) -> tuple[RequestStatus, EvaluationError | None]:
     """Say how a run ended and what to raise for it.
 
     Args:
         info: Of the run.
-        coverage: Share of planned attempts that were graded, 0 to 1.
-        min_coverage: The least that makes a score.
+        graded: How much of it was.
         ended: How it was ended from outside; None when every attempt has its verdict.
         store_error: Why records could not be written any more, if that is so; perhaps those of another request.
         has_journal: Whether what this run had recorded is still there.
-        is_any_graded: Whether there is anything to reuse.
 
     Returns:
         The status, and the error without result and paths; None when completed.
     """
     resume = f"Finish the rest with the same command and --reuse: it takes over run {info.run_id}."
-    if not is_any_graded:
+    if not graded.is_any:
         resume = "Nothing was graded: run the same command again."
     if store_error is not None:
         is_full = not isinstance(store_error, JournalLostError)
@@ -51,13 +62,17 @@ def verdict(
             hint=kept if has_journal else store_error.hint,
         )
     if ended == "timed_out":
-        text = f"timeout_seconds is over with {coverage:.1%} of the attempts graded"
+        text = f"timeout_seconds is over with {graded.coverage:.1%} of the attempts graded"
         return ended, EvaluationTimeoutError(text, hint=resume)
     if ended is not None:
-        text = f"the run was {ended.replace('_', ' ')} with {coverage:.1%} of the attempts graded"
+        text = f"the run was {ended.replace('_', ' ')} with {graded.coverage:.1%} of the attempts graded"
         return ended, EvaluationFailedError(text, hint=resume)
-    if coverage < min_coverage:
-        text = f"only {coverage:.1%} of the attempts were graded, less than min_coverage ({min_coverage:g})"
+    if graded.coverage < graded.min_coverage and graded.is_over_budget:
+        text = f"the budget was enough for {graded.coverage:.1%} of the attempts, less than min_coverage ({graded.min_coverage:g})"
+        accept = f"To take what there is for a result, give --min-coverage {graded.coverage:.2g} or less."
+        return "failed", EvaluationFailedError(text, hint=f"{resume} {accept}")
+    if graded.coverage < graded.min_coverage:
+        text = f"only {graded.coverage:.1%} of the attempts were graded, less than min_coverage ({graded.min_coverage:g})"
         return "failed", EvaluationFailedError(text, hint=resume)
     return "completed", None
 

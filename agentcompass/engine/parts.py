@@ -12,6 +12,7 @@ import trio
 from agentcompass.components import registry
 from agentcompass.components.base import (
     Benchmark,
+    Capabilities,
     Environment,
     Harness,
     Recipe,
@@ -44,6 +45,8 @@ class Parts:
     harness: Harness[object]
     environment: Environment[object]
     recipes: tuple[Recipe[object], ...]
+    is_regrading: bool = False
+    """No agent works: what an earlier run left is evaluated again."""
 
     def versions(self) -> dict[str, str]:
         """By role and id, what counts in the fingerprint."""
@@ -57,7 +60,8 @@ class Parts:
 
     def agent_needs_sandbox(self, task: Task) -> bool:
         """Whether the agent works in a sandbox."""
-        return self.harness.needs_sandbox or self.benchmark.needs_agent_sandbox(task)
+        needs = self.harness.needs_sandbox or self.benchmark.needs_agent_sandbox(task)
+        return needs and not self.is_regrading
 
     def where(self, task: Task) -> Where:
         """Where a task is evaluated."""
@@ -93,19 +97,33 @@ class Parts:
         """Return what a task needs of its sandboxes, as benchmark and recipes say.
 
         Raises:
-            SandboxError: It needs an image, and the environment has none.
+            SandboxError: It needs what the environment has not (code `unsupported-sandbox`).
         """
         plan = self.benchmark.plan(task, SandboxPlan())
         for recipe in self.recipes:
             plan = recipe.adjust(request, task, plan)
-        if plan.image and not self.environment.capabilities.images and self.needs_sandbox(task):
+        unmet = _unmet(plan, self.environment.capabilities) if self.needs_sandbox(task) else None
+        if unmet is not None:
+            what, kind = unmet
             raise SandboxError(
-                f"task {task.id!r} needs image {plan.image!r}, and environment {self.environment.id!r} has no images",
+                f"task {task.id!r} needs {what}, and environment {self.environment.id!r} has no {kind}",
                 code="unsupported-sandbox",
                 retryable=False,
                 hint="Choose another environment (`agentcompass list environments`).",
             )
         return plan
+
+
+def _unmet(plan: SandboxPlan, can: Capabilities) -> tuple[str, str] | None:
+    """The first thing that a plan asks for and an environment cannot give, and of what kind that is."""
+    build = plan.build and plan.build.name
+    asked = (
+        (plan.image, can.images, f"image {plan.image!r}", "images"),
+        (build, can.images, f"an image built from {build}", "images"),
+        (plan.compose, can.images, f"the services of {plan.compose}", "containers"),
+        (plan.user, can.users, f"user {plan.user!r}", "users of its own"),
+    )
+    return next(((what, kind) for given, able, what, kind in asked if given and not able), None)
 
 
 def build(request: Request, recipe_dirs: Sequence[Path]) -> Parts:
@@ -126,6 +144,7 @@ def build(request: Request, recipe_dirs: Sequence[Path]) -> Parts:
         harness=_construct("harness", request.harness),
         environment=_construct("environment", request.environment),
         recipes=tuple(_recipes(request, recipe_dirs)),
+        is_regrading=request.regrade_of is not None,
     )
 
 

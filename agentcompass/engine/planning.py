@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Final
 import trio
 
 from agentcompass import descriptors
-from agentcompass.components.base import Benchmark, Harness, LoadContext, Task
+from agentcompass.components.base import Benchmark, Harness, LoadContext, ModelClient, Task
 from agentcompass.engine.foreign import call
-from agentcompass.engine.parts import Parts, explained
+from agentcompass.engine.parts import explained
 from agentcompass.engine.reserve import SPARE
 from agentcompass.errors import ConfigurationError, EvaluationFailedError, PreflightError
 from agentcompass.metrics.board import UNCATEGORIZED
@@ -176,32 +175,23 @@ def check_descriptors(
     )
 
 
-async def check_images(
-    parts: Parts, request: Request, tasks: Sequence[Task], threads: trio.CapacityLimiter
-) -> tuple[Sequence[str], frozenset[str]]:
-    """Return the images that sandboxes start from, and those of them that must be brought first.
-
-    What goes wrong with the plan of one task is for its own attempts to tell.
+def check_budget(orchestration: Orchestration, request: Request, client: ModelClient) -> None:
+    """Check that a limit on costs can be kept.
 
     Raises:
-        PreflightError: There are some that cannot be had.
+        ConfigurationError: The price of the model is not known.
     """
-    if not parts.environment.capabilities.images:
-        return (), frozenset()
-
-    def named() -> set[str]:
-        found = set()
-        for task in tasks:
-            if parts.needs_sandbox(task):
-                with contextlib.suppress(Exception, SystemExit):
-                    found.add(parts.sandbox_plan(request, task).image or "")
-        return found
-
-    images = sorted(await trio.to_thread.run_sync(named, abandon_on_cancel=True, limiter=threads))
-    if not images:
-        return (), frozenset()
-    with explained(f"environment {request.environment.id!r} could not look at its images"):
-        return images, await parts.environment.check_images(images)
+    config = request.execution
+    limits = {
+        "max_cost": orchestration.runtime.max_cost,
+        "attempt_max_cost": config.attempt_max_cost,
+    }
+    given = [name for name, limit in limits.items() if limit is not None]
+    if given and not client.knows_price:
+        raise ConfigurationError(
+            f"{given[0]} needs the price of the model {request.model.id!r}, which is not known",
+            hint="Give it in a configuration file (`prices:`), or limit tokens instead.",
+        )
 
 
 def check_room(directory: Path) -> None:

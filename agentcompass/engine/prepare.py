@@ -15,12 +15,14 @@ from agentcompass.data import frozen
 from agentcompass.engine.analysis import Analysis
 from agentcompass.engine.analysts import Analysts, analysts_for
 from agentcompass.engine.clock import timestamp, wall_clock
+from agentcompass.engine.extras import get_ready
+from agentcompass.engine.images import images_of, sizes_of
 from agentcompass.engine.ledger import Ledger
 from agentcompass.engine.limits import Limits, TokenBucket
 from agentcompass.engine.parts import Parts, build
 from agentcompass.engine.planning import (
+    check_budget,
     check_descriptors,
-    check_images,
     check_model,
     check_room,
     load_context,
@@ -30,8 +32,9 @@ from agentcompass.engine.request import RequestRun
 from agentcompass.engine.sandbox import SandboxHouse
 from agentcompass.engine.shared import Shared
 from agentcompass.engine.workshop import Workshop
-from agentcompass.errors import PreflightError, StoreError, counted
+from agentcompass.errors import ConfigurationError, PreflightError, StoreError, counted
 from agentcompass.metrics.finite import mean
+from agentcompass.plan.regrade import Regradable, find_regradable
 from agentcompass.plan.reuse import Reusable, find_reusable
 from agentcompass.progress.events import Event, EventSink, Notice, RunPrepared
 from agentcompass.progress.logs import open_run_log
@@ -58,11 +61,14 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
     """
     runtime, limits = shared.orchestration.runtime, shared.limits
     parts = build(request, runtime.recipe_dirs)
-    check_model(request, parts.harness)
-    client = _client(request, shared, parts)
+    is_regrading = request.regrade_of is not None
+    if not is_regrading:
+        check_model(request, parts.harness)
+    client = None if is_regrading else _client(request, shared, parts)
     await _in_thread(shared, check_room, runtime.results_dir)
     note = _Note(shared.emit, request.name)
     context = load_context(runtime, note)
+    await get_ready(parts, context, limits.component_threads)
     tasks = await load_tasks(parts.benchmark, context, limits.component_threads)
     has_sandbox = any(parts.needs_sandbox(task) for task in tasks)
     check_descriptors(
@@ -74,9 +80,7 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
     )
     if has_sandbox:
         await parts.environment.preflight()
-        images, missing = await check_images(parts, request, tasks, limits.component_threads)
-        if missing:
-            note(f"{len(missing)} of {counted(len(images), 'image')} must be pulled or built first")
+        await _check_images(parts, request, shared, tasks, note)
     described = parts.identity(request, shared.scrubber)
     info = RunInfo(
         run_id=request.run_id,
@@ -99,14 +103,21 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
     if reusable is not None:
         info = attrs.evolve(info, reused_from=reusable.run_id)
     graded = reusable.graded if reusable is not None else {}
+    regradable = await _find_regradable(request, shared, parts, plan, note)
+    if regradable is not None:
+        info = attrs.evolve(info, regraded_from=regradable.run_id)
+        graded = regradable.others
     planned = len(tasks) * plan.k
     if client is not None and len(graded) < planned:
         await client.ready(context)
+        check_budget(shared.orchestration, request, client)
     analysts = await _analysts(request, shared)
     store = await _open_store(request, shared, info, plan)
     rate = _rate(request, shared, parts, tasks)
     limits = shared.limits if rate is None else attrs.evolve(shared.limits, open_rates={})
     shop = _workshop(request, shared, parts, client, store, limits=limits, has_sandbox=has_sandbox)
+    if regradable is not None:
+        shop = attrs.evolve(shop, earlier=regradable.earlier)
     run = RequestRun(
         shop,
         info,
@@ -130,6 +141,23 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         reused_score=mean(scores),
     )
     return run
+
+
+async def _check_images(
+    parts: Parts, request: Request, shared: Shared, tasks: Sequence[Task], note: _Note
+) -> None:
+    """Say how many images must be brought before sandboxes can start from them.
+
+    Raises:
+        PreflightError: There are some that cannot be had.
+    """
+    sandboxed = [task for task in tasks if parts.needs_sandbox(task)]
+    threads = shared.limits.component_threads
+    sources = await images_of(parts, request, sandboxed, threads, spares_broken=True)
+    sizes = await sizes_of(parts, request, sources)
+    missing = sum(size is None for size in sizes.values())
+    if missing:
+        note(f"{missing} of {counted(len(sizes), 'image')} must be pulled or built first")
 
 
 async def _find_reusable(
@@ -159,6 +187,30 @@ async def _find_reusable(
     what = "1 graded attempt is" if number == 1 else f"{number} graded attempts are"
     note(f"{what} taken over from run {reusable.run_id}")
     return reusable
+
+
+async def _find_regradable(
+    request: Request, shared: Shared, parts: Parts, plan: RunPlan, note: _Note
+) -> Regradable | None:
+    """What is evaluated again of those attempts that are planned now.
+
+    Raises:
+        ConfigurationError: There is nothing, or the sandboxes that would have to be looked at are gone.
+    """
+    if request.regrade_of is None:
+        return None
+    if parts.benchmark.evaluates_in is Where.REUSE:
+        raise ConfigurationError(
+            f"{request.benchmark.id} evaluates in the sandbox where the agent worked, and that is gone",
+            hint="Only what is evaluated without a sandbox, or in a fresh one, can be regraded.",
+        )
+    found = await _in_thread(shared, find_regradable, request.regrade_of)
+    regradable = found.limited_to(plan)
+    rest = f", {len(regradable.others)} as they are" if regradable.others else ""
+    note(
+        f"{counted(len(regradable.earlier), 'attempt')} of run {found.run_id} evaluated again{rest}"
+    )
+    return regradable
 
 
 async def _open_store(request: Request, shared: Shared, info: RunInfo, plan: RunPlan) -> RunStore:

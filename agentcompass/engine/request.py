@@ -16,20 +16,21 @@ import trio
 from agentcompass.components.base import Task
 from agentcompass.engine.analysis import CATCH_UP_SECONDS, Analysis
 from agentcompass.engine.attempt import Execution
+from agentcompass.engine.budget import OVER_BUDGET, AttemptAccount
 from agentcompass.engine.clock import timestamp
 from agentcompass.engine.durable import Journal
 from agentcompass.engine.jobs import Job, plan_jobs
 from agentcompass.engine.limits import TokenBucket
-from agentcompass.engine.outcome import outcome, outcome_without_summary, verdict
+from agentcompass.engine.outcome import Share, outcome, outcome_without_summary, verdict
 from agentcompass.engine.retry import retry_delay, should_retry
 from agentcompass.engine.scheduler import Lane
 from agentcompass.engine.shared import Shared
 from agentcompass.engine.workshop import Workshop
-from agentcompass.errors import StoreError
+from agentcompass.errors import StoreError, counted
 from agentcompass.metrics.scores import is_success
 from agentcompass.progress.events import AttemptFinished, AttemptStarted
 from agentcompass.progress.logs import current_request
-from agentcompass.records import ExecutionRecord, Lease, RequestOutcome, RequestStatus
+from agentcompass.records import ExecutionRecord, Failure, Lease, RequestOutcome, RequestStatus
 from agentcompass.store.run import RunInfo
 from agentcompass.store.summary import result_dict, summarize, write_report
 
@@ -69,7 +70,7 @@ class RequestRun:
         """Closed with the run: its log."""
         self.finished = trio.Event()
         """Set when every planned attempt has its last record, on disk."""
-        self._scheduler, self._analysis = shared.scheduler, analysis
+        self._scheduler, self._budget, self._analysis = shared.scheduler, shared.budget, analysis
         self._journal = Journal(shop.store, self._on_durable, shared.on_store_error)
         self._under_way: dict[tuple[str, int], Task] = {}
         """Tasks by attempt, from its start until it is on disk."""
@@ -88,6 +89,7 @@ class RequestRun:
             provider=shop.provider,
             rate=rate,
             weight=shop.request.weight,
+            is_charged=shop.client is not None,
         )
         self._reused = iter(reused.values())
         if self._open == 0:
@@ -110,10 +112,34 @@ class RequestRun:
         current_request.set(shop.request.name)
         self._under_way[job.task.id, job.attempt] = job.task
         shop.tell(AttemptStarted, task=job.task.id, attempt=job.attempt, execution=job.execution)
-        record = await Execution(shop, job).execute()
+        account = self._account()
+        try:
+            record = await Execution(shop, job, account).execute()
+        finally:
+            account.close()
         if should_retry(record.verdict, record.failure, job.execution, config):
             record = attrs.evolve(record, will_retry=True)
         self._journal.append(record)
+
+    def _account(self) -> AttemptAccount:
+        config = self.shop.request.execution
+        return AttemptAccount(
+            self._budget,
+            self.shop.request.name,
+            {"cost": config.attempt_max_cost, "tokens": config.attempt_max_tokens},
+        )
+
+    async def skip_rest(self, message: str) -> None:
+        """Start none of the jobs that are left, for which the budget is not enough; each gets a record that says so."""
+        failure = Failure(phase="open", code=OVER_BUDGET, message=message, retryable=False)
+        number = 0
+        for number, job in enumerate(self.lane.drain(), 1):
+            self._under_way[job.task.id, job.attempt] = job.task
+            self._journal.append(_skipped(job, failure))
+            if number % AT_ONCE == 0:
+                await self.shop.flow.wait()
+        if number:
+            self.shop.warn(f"{counted(number, 'attempt')} skipped: {message}")
 
     async def take_over(self) -> None:
         """Put what is reused into the journal, while others work; to be done before `finished` counts."""
@@ -169,12 +195,15 @@ class RequestRun:
             report = summarize(store.paths.run_dir, write=False)
             status, error = verdict(
                 self.info,
-                report.coverage,
-                request.execution.min_coverage,
+                Share(
+                    coverage=report.coverage,
+                    min_coverage=request.execution.min_coverage,
+                    is_any=report.counts["graded"] > 0,
+                    is_over_budget=any(group.code == OVER_BUDGET for group in report.failures),
+                ),
                 ended,
                 store_error,
                 has_journal=store.paths.journal_file.exists(),
-                is_any_graded=report.counts["graded"] > 0,
             )
             self.info = attrs.evolve(
                 self.info,
@@ -230,7 +259,8 @@ class RequestRun:
             delay = retry_delay(record.execution, config, random.random)
             job = Job(task, record.attempt, record.execution + 1)
             return job, trio.current_time() + delay
-        if self._one_by_one and record.verdict != "cancelled" and not self._succeeded(record):
+        is_over = record.verdict in ("cancelled", "skipped")
+        if self._one_by_one and not is_over and not self._succeeded(record):
             for attempt in range(record.attempt + 1, config.k + 1):
                 if (task.id, attempt) not in self._settled_keys:
                     return Job(task, attempt), -math.inf
@@ -240,3 +270,17 @@ class RequestRun:
         return record.metrics is not None and is_success(
             self.primary, record.metrics[self.primary.name]
         )
+
+
+def _skipped(job: Job, failure: Failure) -> ExecutionRecord:
+    now = timestamp()
+    return ExecutionRecord(
+        task_id=job.task.id,
+        category=job.task.category,
+        attempt=job.attempt,
+        execution=job.execution,
+        verdict="skipped",
+        failure=failure,
+        started_at=now,
+        finished_at=now,
+    )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar, final
 
 import trio
@@ -72,6 +72,7 @@ class Lane(Generic[J]):
         provider: The environment whose places its jobs need; None if they need none.
         rate: Each job takes a token of it when it starts, and does not start before there is one; None: any time.
         weight: Share of slots relative to other lanes, greater than 0.
+        is_charged: Whether its jobs use what a budget limits.
     """
 
     def __init__(
@@ -83,8 +84,10 @@ class Lane(Generic[J]):
         provider: str | None = None,
         rate: TokenBucket | None = None,
         weight: float = 1.0,
+        is_charged: bool = False,
     ) -> None:
         self.name, self.provider, self.rate, self.weight = name, provider, rate, weight
+        self.is_charged = is_charged
         self.running = 0
         self.fresh = size
         """Jobs not yet pulled for the first time."""
@@ -124,8 +127,21 @@ class Lane(Generic[J]):
         self.fresh -= 1
         return next(self._jobs)
 
+    def drain(self) -> Iterator[J]:
+        """Yield and forget every job that is not running, whatever its time."""
+        while self._later:
+            yield heapq.heappop(self._later)[2]
+        while self.fresh:
+            self.fresh -= 1
+            yield next(self._jobs)
 
-def pick_fair(lanes: Iterable[Lane[J]], slots: Slots, now: float) -> Lane[J] | None:
+
+def pick_fair(
+    lanes: Iterable[Lane[J]],
+    slots: Slots,
+    now: float,
+    admits: Callable[[Lane[J]], bool] = lambda _lane: True,
+) -> Lane[J] | None:
     """Return the lane whose next job starts: the fewest running for its weight among those that can start one now."""
     if not slots.is_free(None):
         return None
@@ -135,7 +151,7 @@ def pick_fair(lanes: Iterable[Lane[J]], slots: Slots, now: float) -> Lane[J] | N
     for lane in lanes:
         if lane.due_at <= now and lane.provider not in full:
             share = lane.running / lane.weight
-            if share < best_share:
+            if share < best_share and admits(lane):
                 best, best_share = lane, share
     return best
 
@@ -155,10 +171,17 @@ class Scheduler(Generic[J]):
 
     Args:
         slots: What limits how many run at once.
+        admits: Whether one more job of a lane may start, beside its places; asked again when a job is done.
+        on_refused: Called when jobs could start, none is running, and none is admitted.
     """
 
-    def __init__(self, slots: Slots) -> None:
-        self.slots = slots
+    def __init__(
+        self,
+        slots: Slots,
+        admits: Callable[[Lane[J]], bool] = lambda _lane: True,
+        on_refused: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.slots, self.admits, self._on_refused = slots, admits, on_refused
         self.lanes: list[Lane[J]] = []
         self.is_closed = False
         self._idle = trio.lowlevel.ParkingLot()
@@ -226,8 +249,10 @@ class Scheduler(Generic[J]):
     def _pick(self) -> Lane[J] | None:
         """The lane whose next job can start; if only time is in the way, the bell rings when it has come."""
         now = trio.current_time()
-        lane = pick_fair(self.lanes, self.slots, now)
+        lane = pick_fair(self.lanes, self.slots, now, self.admits)
         if lane is None and self.slots.is_free(None):
+            if not self.running and any(each.due_at <= now for each in self.lanes):
+                self._on_refused()
             self._ring_at(
                 min((at for each in self.lanes if (at := each.due_at) > now), default=math.inf)
             )

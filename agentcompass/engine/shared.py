@@ -9,6 +9,7 @@ from typing import final
 from agentcompass.components import registry
 from agentcompass.components.base import Harness, ModelClient
 from agentcompass.data import frozen
+from agentcompass.engine.budget import Budget
 from agentcompass.engine.control import Control
 from agentcompass.engine.durable import Flow
 from agentcompass.engine.jobs import Job
@@ -69,5 +70,6 @@ class Shared:
     scrubber: Scrubber
     clients: Clients
     scheduler: Scheduler[Job]
+    budget: Budget
     on_store_error: Callable[[StoreError], None]
     """Told when records can no longer be written: the run ends."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Final, final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, final
 
 import attrs
 import trio
 
 from agentcompass.components import registry
-from agentcompass.components.base import Task, Where
+from agentcompass.components.base import Component, ImageSource, LoadContext, Task, Where
+from agentcompass.components.dependencies import ensure_there, needs
 from agentcompass.data import frozen
 from agentcompass.engine.analysts import analysts_for
+from agentcompass.engine.extras import check_harness, lacking
+from agentcompass.engine.images import images_of, sizes_of
 from agentcompass.engine.limits import Limits
 from agentcompass.engine.parts import Parts, build, explained
 from agentcompass.engine.planning import check_descriptors, check_model, load_context, load_tasks
@@ -27,7 +30,7 @@ SURVEY_SECONDS: Final = 120.0
 
 @frozen(kw_only=True)
 class Survey:
-    """What one request needs, and what of it is there. None: it could not be found out, and `problems` says why."""
+    """What one request needs, and what of it is there. None: it could not be found out, and `problems` or `notes` say why."""
 
     request: str
     tasks: int | None = None
@@ -36,7 +39,7 @@ class Survey:
     sandboxed: int | None = None
     """Tasks that open a sandbox."""
     images: tuple[str, ...] | None = None
-    """That the sandboxes start from, sorted; an empty text is the environment's own choice. Empty: none is named."""
+    """That the sandboxes start from, by name, sorted: of one that is only built, its Dockerfile."""
     missing_images: tuple[str, ...] | None = None
     """Those of them that would have to be brought first."""
     is_reusing: bool
@@ -92,9 +95,14 @@ class _Surveyor:
         parts = build(self._request, self._orchestration.runtime.recipe_dirs)
         with self._noting("the model could not be set up"):
             await self._check_model(parts)
+        lacking = await self._check_extras(parts)
+        if parts.harness not in lacking:
+            with self._noting("the harness could not be set up"):
+                await check_harness(parts, self._limits.component_threads)
         tasks: Sequence[Task] | None = None
-        with self._noting("the tasks could not be loaded"):
-            tasks = await self._load(parts)
+        if parts.benchmark not in lacking:
+            with self._noting("the tasks could not be loaded"):
+                tasks = await self._load(parts)
         with self._noting(f"environment {self._request.environment.id!r} failed"):
             await self._check_environment(parts, tasks)
         if self._request.execution.enable_analysis:
@@ -114,12 +122,26 @@ class _Surveyor:
             )
             await client.aclose()
 
-    async def _load(self, parts: Parts) -> Sequence[Task]:
-        context = attrs.evolve(
+    def _context(self) -> LoadContext:
+        return attrs.evolve(
             load_context(self._orchestration.runtime, self._notes.append),
             auto_install_dependencies=False,
             may_download=False,
         )
+
+    async def _check_extras(self, parts: Parts) -> list[Component[Any]]:
+        """Return the components whose extra is not there; whether a run would install it, people are told."""
+        found = lacking(parts)
+        for kind, component in found:
+            with self._noting("what it needs could not be found out"):
+                if self._orchestration.runtime.auto_install_dependencies:
+                    self._notes.append(f"{needs(kind, component)}: a run installs that first")
+                else:
+                    await ensure_there(kind, component, self._context())
+        return [component for _, component in found]
+
+    async def _load(self, parts: Parts) -> Sequence[Task]:
+        context = self._context()
         tasks = await load_tasks(parts.benchmark, context, self._limits.component_threads)
         self._found = attrs.evolve(
             self._found,
@@ -144,24 +166,22 @@ class _Surveyor:
                 has_model=parts.harness.needs_model,
                 sandbox=parts.environment.descriptors if has_sandbox else 0,
             )
+        sources: Sequence[ImageSource] | None = None
         with self._noting("the images could not be named"):
-            await self._name_images(parts, [task for task in tasks if parts.needs_sandbox(task)])
+            sources = await self._name_images(parts, filter(parts.needs_sandbox, tasks))
         if has_sandbox:
             await parts.environment.preflight()
-        images = self._found.images
-        if images is not None:
-            missing = await parts.environment.check_images(images) if images else frozenset()
+        if sources is not None:
+            sizes = await sizes_of(parts, self._request, sources)
+            missing = {source.name for source, size in sizes.items() if size is None}
             self._found = attrs.evolve(self._found, missing_images=tuple(sorted(missing)))
 
-    async def _name_images(self, parts: Parts, tasks: Sequence[Task]) -> None:
-        """Find out what images the sandboxes need: none can be named where the environment has none."""
-        named = await trio.to_thread.run_sync(
-            lambda: {parts.sandbox_plan(self._request, task).image or "" for task in tasks},
-            abandon_on_cancel=True,
-            limiter=self._limits.component_threads,
-        )
-        images = sorted(named) if parts.environment.capabilities.images else []
-        self._found = attrs.evolve(self._found, images=tuple(images))
+    async def _name_images(self, parts: Parts, tasks: Iterable[Task]) -> Sequence[ImageSource]:
+        threads = self._limits.component_threads
+        sources = await images_of(parts, self._request, tasks, threads)
+        names = dict.fromkeys(source.name for source in sources)
+        self._found = attrs.evolve(self._found, images=tuple(names))
+        return sources
 
     async def _check_analyzers(self) -> None:
         """Construct the analyzers; one that cannot be is a note, here as in a run."""

@@ -175,8 +175,9 @@ class _View:
 def _unknown(key: str, keys: tuple[str, ...]) -> ConfigurationError:
     section = keys[0] if keys else ""
     known = [each.key for each in config_docs(components=section not in _STATIC)]
-    found = did_you_mean(key, known)
-    if not found and section not in config_files.SECTIONS:
+    is_section = section in config_files.SECTIONS
+    found = did_you_mean(key, known) if is_section or "." not in key else ""
+    if not found and not is_section:
         nearest = did_you_mean(section, config_files.SECTIONS)
         found = f": there is no section {section!r}{nearest}"
     elif not found:

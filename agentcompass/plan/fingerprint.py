@@ -66,6 +66,10 @@ def identity(
             "run_timeout_seconds": execution.run_timeout_seconds,
             "evaluate_timeout_seconds": execution.evaluate_timeout_seconds,
             "timeout_multiplier": execution.timeout_multiplier,
+            **_set(
+                attempt_max_cost=execution.attempt_max_cost,
+                attempt_max_tokens=execution.attempt_max_tokens,
+            ),
         },
         "versions": dict(component_versions),
     }
@@ -74,6 +78,11 @@ def identity(
         for form in _FORMS
     )
     return Identity(fingerprint=fingerprint(counted), written=_with_hashes(stored, counted))
+
+
+def _set(**settings: JSON) -> dict[str, JSON]:
+    """Those that are set: what is not leaves older runs reusable."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 _FORMS: tuple[Form, Form] = ("stored", "counted")

@@ -104,6 +104,10 @@ class ExecutionConfig:
     """By analyzer id: a mapping of that analyzer's own fields."""
     min_coverage: Fraction = 1.0
     """Smallest part of the planned attempts, 0 to 1, that must be graded for the run to count as completed."""
+    attempt_max_cost: PositiveFloat | None = None
+    """US dollars that the model calls of one attempt may cost; then its agent is stopped, and graded on what it left."""
+    attempt_max_tokens: PositiveInt | None = None
+    """Tokens, input and output together, that they may use; likewise."""
     open_timeout_seconds: NonNegativeFloat = 600.0
     """Deadline for opening a sandbox."""
     prepare_timeout_seconds: NonNegativeFloat = 600.0
@@ -158,6 +162,10 @@ class RuntimeConfig:
     """Root of downloaded data and caches."""
     timeout_seconds: NonNegativeFloat = 360_000.0
     """Wall clock of the whole orchestration; 0 means none."""
+    max_cost: PositiveFloat | None = None
+    """US dollars that all model calls may cost; what does not fit is skipped. None means no limit."""
+    max_tokens: PositiveInt | None = None
+    """Tokens, input and output together, that all model calls may use. None means no limit."""
     cleanup_grace_seconds: NonNegativeFloat = 30.0
     """Total time that cleanup may take once work is cancelled."""
     provider_limits: Mapping[str, NonNegativeInt] = attrs.field(factory=dict)

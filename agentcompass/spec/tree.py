@@ -251,6 +251,10 @@ def _with_nulls(node: Written, source: Written) -> Written:
     return attrs.evolve(node, data={**node.data, **nulls})
 
 
+_NUMBERS_BY_NAME: Final = {"provider_limits", "env_open_qps"}
+"""Mappings in which also what is called `id` is a number."""
+
+
 def plain(node: Written) -> Any:
     """Return a tree as dicts, lists and plain values; ids and names as they were typed."""
     if isinstance(node.data, dict):
@@ -259,6 +263,8 @@ def plain(node: Written) -> Any:
 
 
 def _typed(key: str, node: Written) -> Any:
+    if key in _NUMBERS_BY_NAME and node.is_mapping:
+        return {name: item.data for name, item in node.items()}
     return node.text if key in {"id", "name"} and node.text is not None else plain(node)
 
 

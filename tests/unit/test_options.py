@@ -53,6 +53,8 @@ SINGLE = {
     "analysis_params": "--analysis-params",
 }
 ADDED = {
+    "max_cost": "--max-cost",
+    "max_tokens": "--max-tokens",
     "k": "--k",
     "attempt_strategy": "--attempt-strategy",
     "cleanup_grace_seconds": "--cleanup-grace-seconds",
@@ -60,6 +62,8 @@ ADDED = {
     "execution_params": "--execution-params",
 }
 LAUNCH = {
+    "max_cost": "--max-cost",
+    "max_tokens": "--max-tokens",
     "cleanup_grace_seconds": "--cleanup-grace-seconds",
     "on_request_finished": None,
     "only": "--only",

@@ -18,11 +18,13 @@ from agentcompass.components.base.environment import (
     Capabilities,
     Environment,
     ImageBuild,
+    ImageSource,
     Resources,
     SandboxPlan,
 )
 from agentcompass.components.base.harness import Emit, Harness
 from agentcompass.components.base.model import (
+    Account,
     AttemptModel,
     Model,
     ModelClient,
@@ -42,6 +44,7 @@ from agentcompass.components.base.task import AgentOutcome, Evaluation, Task, Ta
 
 __all__ = [
     "DEFAULT_MAX_OUTPUT",
+    "Account",
     "AgentOutcome",
     "Analyzer",
     "AttemptModel",
@@ -54,6 +57,7 @@ __all__ = [
     "ExecResult",
     "Harness",
     "ImageBuild",
+    "ImageSource",
     "KiB",
     "LoadContext",
     "MiB",

@@ -51,8 +51,6 @@ class Benchmark(Component[P]):
     """With `Where.REUSE`: what the agent left running belongs to its answer, such as a server that the tests ask, and
     is not ended before the evaluation. It runs beside the evaluator then, which has to see to its own safety."""
     evaluate_timeout_seconds: ClassVar[float] = 1800.0
-    extra: ClassVar[str | None] = None
-    """The package extra that has its data or dependencies (`pip install 'agentcompass[EXTRA]'`)."""
 
     @abc.abstractmethod
     async def load_tasks(self, ctx: LoadContext) -> Iterable[Task]:

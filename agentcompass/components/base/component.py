@@ -26,9 +26,15 @@ class Component(abc.ABC, Generic[P]):
 
     id: ClassVar[str]
     description: ClassVar[str] = ""
-    version: ClassVar[str] = "1"
-    """Raised whenever an answer or a score could change; part of the fingerprint."""
+    version: str = "1"
+    """Raised whenever an answer or a score could change; part of the fingerprint. Given on the class, or added to by the
+    constructor where something decides that no parameter shows, such as what stands in a file of the user's."""
     Params: ClassVar[type] = NoParams
+    extra: ClassVar[str | None] = None
+    """The extra of its package that it needs (`pip install 'PACKAGE[EXTRA]'`); None: nothing beyond the package itself.
+    It is there before a method is called, but not yet when the class is imported or constructed."""
+    requires: ClassVar[tuple[str, ...]] = ()
+    """Top-level modules that the extra brings, by which it is known to be there."""
 
     def __init__(self, params: P) -> None:
         self.params = params

@@ -6,6 +6,7 @@ import abc
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -26,6 +27,10 @@ class Resources:
     gpus: int | None = None
 
 
+def _pairs(args: Any) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(dict(args).items()))
+
+
 @frozen(kw_only=True)
 class ImageBuild:
     """What an image is built from."""
@@ -34,8 +39,38 @@ class ImageBuild:
     """Directory of this machine; its `.dockerignore` counts."""
     dockerfile: str = "Dockerfile"
     """Relative to `context`."""
-    args: Mapping[str, str] = attrs.field(factory=dict)
+    args: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_pairs)
+    """Names and values, in order; may be given as a mapping."""
+    target: str | None = None
+    """The stage; None: the last."""
     timeout_seconds: float | None = None
+    """None: no limit."""
+
+    @property
+    def name(self) -> str:
+        """What people call it: no two builds have one name, whatever time they may take."""
+        path = str(self.context / self.dockerfile)
+        more = [f"{key}={value}" for key, value in self.args]
+        more += [f"target {self.target}"] if self.target is not None else []
+        return f"{path} ({', '.join(more)})" if more else path
+
+
+@frozen(kw_only=True)
+class ImageSource:
+    """Where an image comes from that containers start from: by its name, from a build, or whichever can be had."""
+
+    image: str | None = None
+    build: ImageBuild | None = None
+    """Where an image is named too, this is done when that cannot be had."""
+    platform: str | None = None
+    """Such as `linux/amd64`; None: the environment's own choice."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        if self.image is not None:
+            return self.image
+        return self.build.name if self.build is not None else "(none)"
 
 
 @frozen(kw_only=True)
@@ -64,7 +99,7 @@ class Capabilities:
     """What an environment can do; checked before anything costs."""
 
     images: bool = False
-    """It can start from a named image."""
+    """It can start from a named image, build one, and start the containers of a Compose file."""
     network_control: bool = False
     resource_limits: bool = False
     users: bool = False
@@ -87,17 +122,33 @@ class Environment(Component[P]):
             PreflightError: Something is missing; the message says what to do.
         """
 
-    async def check_images(self, images: Collection[str]) -> frozenset[str]:
-        """Return those of the images that `fetch` will have to bring; brings none. Asked after `preflight`.
+    def images_of(self, plan: SandboxPlan) -> Collection[ImageSource]:
+        """Return the images that the sandboxes of a plan start from. Called in a worker thread; brings none.
+
+        Raises:
+            SandboxError: The plan names none, or cannot be read.
+        """
+        return ()
+
+    async def check_images(
+        self, sources: Collection[ImageSource]
+    ) -> Mapping[ImageSource, int | None]:
+        """Return the size of each image in bytes; None where `fetch` will have to bring it. Asked after `preflight`.
 
         Args:
-            images: All that the tasks of a request name in `SandboxPlan.image`; an empty text stands for the
-                environment's own choice.
+            sources: What `images_of` gave for the plans of a request.
 
         Raises:
             PreflightError: There are some that cannot be had; it names each.
         """
-        return frozenset()
+        return dict.fromkeys(sources)
+
+    async def fetch_image(self, source: ImageSource, tell: Callable[[str], None]) -> None:
+        """Bring one image, unless it is there; as `fetch` does for all of a plan.
+
+        Raises:
+            SandboxError: It cannot be had.
+        """
 
     async def fetch(self, plan: SandboxPlan, tell: Callable[[str], None]) -> None:
         """Bring what sandboxes of this plan need and share, such as an image, unless it is there.

@@ -38,6 +38,14 @@ class Harness(Component[P]):
     """Model parameters that it sets itself in every call (`tools`): a user's would have no effect, and are refused."""
     run_timeout_seconds: ClassVar[float] = 1800.0
 
+    async def preflight(self) -> None:
+        """Check that it can work, before anything costs; its `extra` is there.
+
+        Raises:
+            ConfigurationError: A parameter is wrong.
+            PreflightError: Something is missing; the message says what to do.
+        """
+
     @abc.abstractmethod
     async def run(
         self, task_input: TaskInput, session: Session | None, model: Model, emit: Emit

@@ -59,6 +59,20 @@ class ModelRetry:
     """Of the try that failed, from 1."""
 
 
+class Account(Protocol):
+    """Who pays for the calls of an attempt."""
+
+    def check(self) -> None:
+        """Refuse a call that is about to be made, if nothing is left.
+
+        Raises:
+            ModelError: Nothing is (code `budget-spent`); the attempt is about to be ended.
+        """
+
+    def charge(self, usage: Usage) -> None:
+        """Take note of what a call used, as soon as that is known."""
+
+
 class AttemptModel(Model, Protocol):
     """The model lent to one attempt."""
 
@@ -92,8 +106,20 @@ class ModelClient(Protocol):
         """
         ...
 
-    def lend(self, on_retry: Callable[[ModelRetry], None]) -> AttemptModel:
-        """Return a model for one attempt."""
+    @property
+    def knows_price(self) -> bool:
+        """Whether what calls cost can be told."""
+        ...
+
+    def lend(
+        self, on_retry: Callable[[ModelRetry], None], account: Account | None = None
+    ) -> AttemptModel:
+        """Return a model for one attempt.
+
+        Args:
+            on_retry: Told before each wait for another try.
+            account: Asked before each call and charged after it; None: nobody keeps count.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final, final
 import attrs
 import trio
 
-from agentcompass.components.base import LoadContext, ModelRetry
+from agentcompass.components.base import Account, LoadContext, ModelRetry
 from agentcompass.components.messages import Message, Reply, Tool
 from agentcompass.components.models.calls import Caller, Timing
 from agentcompass.components.models.exchange import Exchanger
@@ -103,9 +103,16 @@ class EndpointClient:
         self._codec = codec
         self._price = price
 
-    def lend(self, on_retry: Callable[[ModelRetry], None]) -> LentModel:
-        """Return a model for one attempt; `on_retry` is told before each wait for another try."""
-        meter = Meter(self._codec.name, self._price)
+    @property
+    def knows_price(self) -> bool:
+        """Whether what calls cost can be told."""
+        return self._price.is_known
+
+    def lend(
+        self, on_retry: Callable[[ModelRetry], None], account: Account | None = None
+    ) -> LentModel:
+        """Return a model for one attempt; see `components.base.ModelClient`."""
+        meter = Meter(self._codec.name, self._price, account)
         return LentModel(self._config, self._caller, self._codec, meter, on_retry)
 
     async def ready(self, ctx: LoadContext) -> None:
@@ -199,6 +206,7 @@ class LentModel:
         """Count a call of the harness."""
         if self._is_revoked:
             raise revoked()
+        self._meter.check()
         self.asked += 1
 
     async def _ask(self, said: Mapping[str, JSON], params: Mapping[str, JSON] | None) -> Reply:

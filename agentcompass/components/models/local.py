@@ -11,7 +11,7 @@ from typing import Final, final
 import attrs
 import trio
 
-from agentcompass.components.base import AttemptModel, LoadContext, ModelRetry
+from agentcompass.components.base import Account, AttemptModel, LoadContext, ModelRetry
 from agentcompass.components.dependencies import ensure_extra
 from agentcompass.components.models.catalog import EXTRA, LOCAL_MODELS, SERVER_PACKAGE, LocalModel
 from agentcompass.components.models.client import EndpointClient, open_client
@@ -80,8 +80,15 @@ class LocalClient:
             if self._endpoint is None:
                 await self._start(ctx)
 
-    def lend(self, on_retry: Callable[[ModelRetry], None]) -> AttemptModel:
-        """Return a model for one attempt.
+    @property
+    def knows_price(self) -> bool:
+        """Whether what calls cost can be told, which is so where somebody has set a price."""
+        return self._endpoint is not None and self._endpoint.knows_price
+
+    def lend(
+        self, on_retry: Callable[[ModelRetry], None], account: Account | None = None
+    ) -> AttemptModel:
+        """Return a model for one attempt; see `components.base.ModelClient`.
 
         Raises:
             ModelError: Its server has died (code `local-model-died`).
@@ -94,7 +101,7 @@ class LocalClient:
                 code="local-model-died",
                 retryable=False,
             )
-        return self._endpoint.lend(on_retry)
+        return self._endpoint.lend(on_retry, account)
 
     async def aclose(self) -> None:
         """Give the server back, which ends it if nobody else uses it, and close all connections."""

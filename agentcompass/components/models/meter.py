@@ -8,6 +8,7 @@ from typing import final
 
 import attrs
 
+from agentcompass.components.base import Account
 from agentcompass.components.models.pricing import Price
 from agentcompass.components.models.usage import normalise, unmetered
 from agentcompass.records import JSON, Usage
@@ -32,15 +33,22 @@ class Meter:
     Args:
         protocol: In whose form usage is reported.
         price: Of the model.
+        account: Who pays; None: nobody keeps count.
     """
 
-    def __init__(self, protocol: str, price: Price) -> None:
+    def __init__(self, protocol: str, price: Price, account: Account | None = None) -> None:
         self._protocol = protocol
         self._price = price
+        self._account = account
         self.usage = Usage()
         """Answers, and requests given up while the endpoint worked on them: these are unmetered."""
         self.answers = 0
         """Requests that the endpoint began to answer, errors apart."""
+
+    def check(self) -> None:
+        """Refuse a call for which nothing is left; see `components.base.Account`."""
+        if self._account is not None:
+            self._account.check()
 
     @contextmanager
     def one_try(self) -> Iterator[MeteredTry]:
@@ -58,6 +66,11 @@ class Meter:
     def _count(self, done: MeteredTry) -> None:
         self.answers += done.is_answered
         if done.is_answered or done.raw_usage is not None:
-            self.usage += self.price(done.raw_usage)
+            used = self.price(done.raw_usage)
         elif done.is_at_work:
-            self.usage += unmetered()
+            used = unmetered()
+        else:
+            return
+        self.usage += used
+        if self._account is not None:
+            self._account.charge(used)

@@ -38,6 +38,11 @@ class Price:
         self._max_input_tokens = max_input_tokens
         self._is_list_price = is_list_price
 
+    @property
+    def is_known(self) -> bool:
+        """Whether an ordinary call has a price."""
+        return {"input", "output"} <= set(self._rates)
+
     def of(self, usage: Usage) -> float | None:
         """Return the cost in US dollars; None when a token of it has no known price, or tokens are unknown."""
         if usage.unmetered_calls:
