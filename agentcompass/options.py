@@ -121,6 +121,10 @@ class RuntimeOptions:
         default=None, metadata=_shared("runtime.file_log_level", "--file-log-level")
     )
     """Lowest level written to log files; the same words as for the console. Default: DEBUG."""
+    record: AnyPath | None = attrs.field(
+        default=None, metadata=_shared("runtime.record", "--record")
+    )
+    """File to which every model exchange is added; the model `replay:FILE` answers from it. Default: none."""
     auto_install_dependencies: bool | None = attrs.field(
         default=None,
         metadata=_shared(

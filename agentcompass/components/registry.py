@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeVar, cast, overload
 
 from agentcompass.components.base import (
     Analyzer,
@@ -25,16 +25,11 @@ from agentcompass.components.base import (
     Component,
     Environment,
     Harness,
-    ModelClient,
     Recipe,
 )
 from agentcompass.components.contract import BASES, KINDS, Kind, faults_of, kind_of
 from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError, UnknownComponentError
-from agentcompass.spec.resolved import ModelConfig
-
-if TYPE_CHECKING:
-    from agentcompass.components.models.catalog import LocalModel
 
 __all__ = [
     "KINDS",
@@ -42,8 +37,6 @@ __all__ = [
     "known",
     "load",
     "load_recipe_dirs",
-    "local_model",
-    "open_client",
     "register",
 ]
 
@@ -65,17 +58,60 @@ class Builtin:
 
 BUILTINS: Final[Mapping[Kind, Mapping[str, Builtin]]] = {
     "benchmark": {
+        "harbor": Builtin(
+            "benchmarks.harbor.benchmark:Harbor", "Task directories in the Harbor format"
+        ),
         "humaneval": Builtin(
             "benchmarks.humaneval:HumanEval", "HumanEval: complete 164 Python functions"
         ),
         "jsonl": Builtin("benchmarks.jsonl:JsonLines", "Tasks and answers from a local JSONL file"),
+        "swebench_full": Builtin(
+            "benchmarks.swebench.benchmark:SweBenchFull",
+            "SWE-bench: 2,294 issues of Python projects",
+        ),
+        "swebench_lite": Builtin(
+            "benchmarks.swebench.benchmark:SweBenchLite",
+            "SWE-bench Lite: 300 issues of Python projects",
+        ),
+        "swebench_multilingual": Builtin(
+            "benchmarks.swebench.benchmark:SweBenchMultilingual",
+            "SWE-bench Multilingual: 300 issues of projects in nine languages",
+        ),
+        "swebench_verified": Builtin(
+            "benchmarks.swebench.benchmark:SweBenchVerified",
+            "SWE-bench Verified: 500 issues of Python projects",
+        ),
+        "terminal_bench_2": Builtin(
+            "benchmarks.harbor.terminal_bench:TerminalBench2",
+            "Terminal-Bench 2.0: 89 tasks in a terminal",
+        ),
+        "terminal_bench_2_1": Builtin(
+            "benchmarks.harbor.terminal_bench:TerminalBench21",
+            "Terminal-Bench 2.1: 89 tasks in a terminal",
+        ),
+        "terminal_bench_2_verified": Builtin(
+            "benchmarks.harbor.terminal_bench:TerminalBench2Verified",
+            "Terminal-Bench 2.0 with the faults of its tasks mended by Z.ai",
+        ),
+        "terminal_bench_core": Builtin(
+            "benchmarks.harbor.terminal_bench:TerminalBenchCore",
+            "Terminal-Bench's first generation: 80 tasks, and others in its format",
+        ),
     },
     "harness": {
+        "mini_swe_agent": Builtin(
+            "harnesses.mini_swe_agent.harness:MiniSweAgent",
+            "The agent of the package mini-swe-agent, with a shell",
+        ),
         "nop": Builtin("harnesses.nop:Nop", "Does nothing: the floor of every benchmark"),
         "openai_chat": Builtin(
             "harnesses.openai_chat:OpenAIChat", "One model call; its text is the answer"
         ),
         "oracle": Builtin("harnesses.oracle:Oracle", "Applies the benchmark's reference solution"),
+        "terminus2": Builtin(
+            "harnesses.terminus2.harness:Terminus2",
+            "The Terminus 2 agent: a model with nothing but a terminal",
+        ),
         "tool_loop": Builtin(
             "harnesses.tool_loop.loop:ToolLoop", "A model with a shell, until it submits an answer"
         ),
@@ -90,7 +126,12 @@ BUILTINS: Final[Mapping[Kind, Mapping[str, Builtin]]] = {
             "Commands run on this machine in a temporary directory; isolation is a parameter",
         ),
     },
-    "recipe": {},
+    "recipe": {
+        "swebench_testbed": Builtin(
+            "recipes.swebench:SweBenchTestbed",
+            "SWE-bench in official images: the conda environment `testbed` for every command",
+        ),
+    },
     "analyzer": {
         "empty_output": Builtin(
             "analyzers.empty_output:EmptyOutput", "Empty answers and empty replies"
@@ -232,35 +273,6 @@ def load_recipe_dirs(paths: Sequence[Path]) -> Mapping[str, type[Recipe[Any]]]:
     from agentcompass.components.recipes import folders  # noqa: PLC0415  only when a run has such folders
 
     return folders.load_recipe_dirs(paths)
-
-
-def open_client(
-    config: ModelConfig,
-    *,
-    harness_protocols: Sequence[str],
-    prices: Mapping[str, Mapping[str, float]],
-) -> ModelClient:
-    """Open a model client, as `base.ModelOpener` says, without loading HTTP before it is needed."""
-    from agentcompass.components import models  # noqa: PLC0415  HTTP is loaded when a run needs a model
-
-    opener = models.open_client if config.local_weights is None else models.open_local
-    return opener(config, harness_protocols=harness_protocols, prices=prices)
-
-
-def local_model(name: str) -> LocalModel | None:
-    """Return the model of an id that this package can serve itself; None if the id is not of that kind.
-
-    Raises:
-        UnknownComponentError: The id begins as theirs do, and there is no such model.
-    """
-    from agentcompass.components.models import catalog  # noqa: PLC0415  nothing is imported before it is asked for
-
-    if not name.startswith(catalog.PREFIX):
-        return None
-    try:
-        return catalog.LOCAL_MODELS[name]
-    except KeyError:
-        raise UnknownComponentError("local model", name, catalog.LOCAL_MODELS) from None
 
 
 def take_recipes(package: str) -> tuple[type[Recipe[Any]], ...]:

@@ -26,6 +26,8 @@ class CleanupBudget:
     def __init__(self, grace_seconds: float) -> None:
         self.grace_seconds = grace_seconds
         self.deadline = math.inf
+        self.was_ended = False
+        """Whether somebody asked for the grace to end before its time."""
         self._live: dict[trio.CancelScope, float] = {}
 
     @property
@@ -60,6 +62,7 @@ class CleanupBudget:
 
     def expire(self) -> None:
         """End all cleanup now; the ledger still tells what is left."""
+        self.was_ended = self.was_ended or trio.current_time() < self.deadline
         self._shorten(trio.current_time())
 
     def _shorten(self, deadline: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import trio
 
@@ -17,7 +17,7 @@ async def images_of(
     tasks: Iterable[Task],
     threads: trio.CapacityLimiter,
     *,
-    spares_broken: bool = False,
+    on_broken: Callable[[Task, BaseException], None] | None = None,
 ) -> Sequence[ImageSource]:
     """Return the images that the sandboxes of tasks start from, each once, by name; none where the environment has none.
 
@@ -26,12 +26,12 @@ async def images_of(
         request: Whose tasks they are.
         tasks: All that open a sandbox.
         threads: Where components are called.
-        spares_broken: Leave out a task whose plan fails: that is for its own attempts to tell.
+        on_broken: Told of a task whose plan fails, in a worker thread; None: that is raised.
 
     Raises:
         Exception: What a component raised about a plan.
     """
-    if spares_broken and not parts.environment.capabilities.images:
+    if on_broken is not None and not parts.environment.capabilities.images:
         return ()  # there is nothing to be found out
 
     def named() -> set[ImageSource]:
@@ -40,9 +40,10 @@ async def images_of(
             trio.from_thread.check_cancelled()
             try:
                 found.update(parts.environment.images_of(parts.sandbox_plan(request, task)))
-            except (Exception, SystemExit):
-                if not spares_broken:
+            except (Exception, SystemExit) as error:
+                if on_broken is None:
                     raise
+                on_broken(task, error)
         return found
 
     sources = await trio.to_thread.run_sync(named, abandon_on_cancel=True, limiter=threads)

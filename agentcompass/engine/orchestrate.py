@@ -126,7 +126,7 @@ class _Run:
             writer=self.writer,
             flow=Flow(self.writer),
             scrubber=scrubber,
-            clients=Clients(orchestration),
+            clients=Clients(orchestration, scrubber),
             scheduler=self.scheduler,
             budget=self.budget,
             on_store_error=self._store_failed,

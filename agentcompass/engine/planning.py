@@ -128,7 +128,7 @@ def check_model(request: Request, harness: Harness[object]) -> None:
             f"URL or key of the model {model.id!r} holds {MASK}, which stands for what is not written down",
             hint="Give the secret again, best as a reference ${NAME}.",
         )
-    if harness.needs_model and not (model.base_url or model.local_weights):
+    if harness.needs_model and not (model.base_url or model.served_version):
         raise ConfigurationError(
             f"harness {harness.id!r} needs a model endpoint, and {model.id!r} has no base URL",
             hint="Give --model-base-url (model_base_url=...), for example https://api.example.com/v1.",

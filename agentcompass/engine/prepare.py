@@ -66,6 +66,8 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         check_model(request, parts.harness)
     client = None if is_regrading else _client(request, shared, parts)
     await _in_thread(shared, check_room, runtime.results_dir)
+    if client is not None and shared.clients.recorder is not None:
+        await _in_thread(shared, shared.clients.recorder.check)
     note = _Note(shared.emit, request.name)
     context = load_context(runtime, note)
     await get_ready(parts, context, limits.component_threads)
@@ -153,7 +155,8 @@ async def _check_images(
     """
     sandboxed = [task for task in tasks if parts.needs_sandbox(task)]
     threads = shared.limits.component_threads
-    sources = await images_of(parts, request, sandboxed, threads, spares_broken=True)
+    # A plan that fails is for its own attempts to tell.
+    sources = await images_of(parts, request, sandboxed, threads, on_broken=lambda *_: None)
     sizes = await sizes_of(parts, request, sources)
     missing = sum(size is None for size in sizes.values())
     if missing:
@@ -250,6 +253,7 @@ def _workshop(
     has_sandbox: bool,
 ) -> Workshop:
     config = request.execution
+    parts.environment.close_timeout_seconds = config.close_timeout_seconds
     leases = LeaseBook(store.paths.leases_dir)
     return Workshop(
         request=request,

@@ -24,7 +24,7 @@ from agentcompass.components.base import Environment, SandboxPlan, Session
 from agentcompass.data import frozen
 from agentcompass.engine.cleanup import CleanupBudget
 from agentcompass.engine.ledger import Ledger
-from agentcompass.engine.verdict import DIED, has_interrupt, most_telling
+from agentcompass.engine.verdict import SandboxBroke, has_interrupt, most_telling
 from agentcompass.errors import InfraError, SandboxError, describe
 from agentcompass.records import Lease
 
@@ -64,7 +64,8 @@ class SandboxHouse:
             on_closing: Called when the block is left, before the sandbox closes.
 
         Raises:
-            SandboxError: It could not be opened in time (`open-timeout`), or broke while it was used (`sandbox-died`).
+            SandboxError: It could not be opened in time (`open-timeout`), or broke while it was used (`sandbox-died`, or
+                the code of what its environment raised).
         """
         lease = await self.ledger.enter(self.environment, task_id, keep=self.keep)
         holder = _Holder(self, plan, lease, on_kept)
@@ -105,7 +106,15 @@ class SandboxHouse:
                 cause = describe(most_telling(error))
                 _log.warning("sandbox %s could not be removed: %s", lease.name, cause)
         if scope.cancelled_caught:
-            _log.warning("sandbox %s: removal took longer than cleanup may take", lease.name)
+            _log.warning("sandbox %s was not removed: %s", lease.name, self._why_not_removed())
+
+    def _why_not_removed(self) -> str:
+        budget = self.budget
+        if budget.was_ended:
+            return "cleanup was told to end at once"
+        if trio.current_time() >= budget.deadline:
+            return f"that took longer than the {budget.grace_seconds:g} s of all cleanup"
+        return f"that took longer than {self.close_timeout_seconds:g} s"
 
 
 @final
@@ -153,7 +162,7 @@ class _Holder:
             if isinstance(error, trio.Cancelled) or has_interrupt(error):
                 raise
             self.error = error
-            if self._release.is_set():
+            if self._release.is_set() and not self.is_broken:
                 cause = describe(most_telling(error))
                 _log.warning("closing sandbox %s failed: %s", self.lease.name, cause)
         finally:
@@ -169,12 +178,11 @@ class _Holder:
             self.work.cancel(reason="the sandbox broke")
             raise
 
-    async def why_it_broke(self) -> SandboxError:
+    async def why_it_broke(self) -> SandboxBroke:
         """Wait until the broken sandbox is closed; return what is to be raised."""
         self.let_go()
         await self._over.wait()
-        cause = describe(most_telling(self.error)) if self.error else "its environment gave it up"
-        error = SandboxError(f"the sandbox broke while it was used: {cause}", code=DIED)
+        error = SandboxBroke(most_telling(self.error) if self.error else None)
         error.__cause__ = self.error
         return error
 

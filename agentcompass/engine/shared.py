@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import final
 
-from agentcompass.components import registry
+from agentcompass.components import model_clients
 from agentcompass.components.base import Harness, ModelClient
 from agentcompass.data import frozen
 from agentcompass.engine.budget import Budget
@@ -27,11 +27,14 @@ class Clients:
     """The model clients of an orchestration: one for each endpoint, shared by the requests that use it.
 
     Args:
-        orchestration: Has the prices.
+        orchestration: Has the prices, and says whether exchanges are kept.
+        scrubber: Knows the secrets.
     """
 
-    def __init__(self, orchestration: Orchestration) -> None:
+    def __init__(self, orchestration: Orchestration, scrubber: Scrubber) -> None:
         self._prices = orchestration.prices
+        path = orchestration.runtime.record
+        self.recorder = None if path is None else model_clients.open_recorder(path, scrubber)
         self._open: list[tuple[ModelConfig, tuple[str, ...], ModelClient]] = []
 
     def get(self, config: ModelConfig, harness: Harness[object]) -> ModelClient:
@@ -43,8 +46,11 @@ class Clients:
         for known, protocols, client in self._open:
             if known == config and protocols == harness.protocols:
                 return client
-        client = registry.open_client(
-            config, harness_protocols=harness.protocols, prices=self._prices
+        client = model_clients.open_client(
+            config,
+            harness_protocols=harness.protocols,
+            prices=self._prices,
+            recorder=self.recorder,
         )
         self._open.append((config, harness.protocols, client))
         return client

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 import attrs
 import trio
 
-from agentcompass.components import registry
+from agentcompass.components import model_clients
 from agentcompass.components.base import Component, ImageSource, LoadContext, Task, Where
 from agentcompass.components.dependencies import ensure_there, needs
 from agentcompass.data import frozen
@@ -115,7 +115,7 @@ class _Surveyor:
     async def _check_model(self, parts: Parts) -> None:
         check_model(self._request, parts.harness)
         if parts.harness.needs_model:
-            client = registry.open_client(
+            client = model_clients.open_client(
                 self._request.model,
                 harness_protocols=parts.harness.protocols,
                 prices=self._orchestration.prices,

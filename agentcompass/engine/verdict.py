@@ -28,6 +28,25 @@ MESSAGE_LENGTH: Final = 2000
 
 
 @final
+class SandboxBroke(SandboxError):  # noqa: N818  # it says what happened
+    """A sandbox came to its end while it was used.
+
+    Args:
+        cause: Why, if its environment said so; a cause with a code of its own gives that, and whether to try again.
+    """
+
+    default_code = DIED
+
+    def __init__(self, cause: BaseException | None) -> None:
+        why = describe(cause) if cause else "its environment gave it up"
+        text = f"the sandbox broke while it was used: {why}"
+        if isinstance(cause, InfraError):
+            super().__init__(text, code=cause.code, retryable=cause.retryable, hint=cause.hint)
+        else:
+            super().__init__(text)
+
+
+@final
 class StrayCancellation(InfraError):  # noqa: N818  # it names what happened
     """A component let the cancellation of a scope of its own escape."""
 
@@ -172,4 +191,7 @@ def has_interrupt(error: BaseException) -> bool:
 
 def is_sandbox_death(error: BaseException) -> bool:
     """Whether a sandbox broke while it was used: then even a grade from it means nothing."""
-    return any(isinstance(leaf, SandboxError) and leaf.code == DIED for leaf in _leaves(error))
+    return any(
+        isinstance(leaf, SandboxBroke) or (isinstance(leaf, SandboxError) and leaf.code == DIED)
+        for leaf in _leaves(error)
+    )

@@ -208,7 +208,7 @@ def _credentials(requests: Iterable[Request]) -> Iterator[Credential]:
 def _credentials_of(request: Request) -> Iterator[Credential]:
     model = request.model
     if registry.load("harness", request.harness.id).needs_model:
-        if model.local_weights is None:
+        if model.served_version is None:
             key = model.api_key.reveal() if model.api_key else ""
             yield _credential("model.api_key", key, (model.written or {}).get("api_key"))
         yield from _secrets(model.params, (model.written or {}).get("params"), "model.params")

@@ -176,7 +176,10 @@ def _unknown(key: str, keys: tuple[str, ...]) -> ConfigurationError:
     section = keys[0] if keys else ""
     known = [each.key for each in config_docs(components=section not in _STATIC)]
     is_section = section in config_files.SECTIONS
-    found = did_you_mean(key, known) if is_section or "." not in key else ""
+    # a section that is none and a key that is none would find a neighbour that nobody meant
+    rest = key.partition(".")[2]
+    is_meant = is_section or any(each.partition(".")[2] == rest for each in known)
+    found = did_you_mean(key, known) if is_meant else ""
     if not found and not is_section:
         nearest = did_you_mean(section, config_files.SECTIONS)
         found = f": there is no section {section!r}{nearest}"

@@ -97,9 +97,9 @@ def _chosen(request: Request, dataset_version: str, form: Form) -> dict[str, JSO
         "api_protocol": list(model.api_protocol),
         "params": written["params"],
     }
-    if model.local_weights is not None:
+    if model.served_version is not None:
         # its URL changes with every start, and says nothing
-        endpoint["weights"] = model.local_weights
+        endpoint["version"] = model.served_version
     return {
         "benchmark": {**_component(request.benchmark, form), "dataset_version": dataset_version},
         "harness": _component(request.harness, form),

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from agentcompass.components import registry
+from agentcompass.components import model_clients
 from agentcompass.components.base import Harness
-from agentcompass.components.models.catalog import LocalModel
+from agentcompass.components.models.catalog import ServedModel
 from agentcompass.data import frozen
-from agentcompass.errors import UnknownComponentError
+from agentcompass.errors import ConfigurationError, UnknownComponentError
 from agentcompass.secrets import Secret
 from agentcompass.spec.codec import structure_settings
 from agentcompass.spec.credentials import without_credentials
@@ -73,11 +73,11 @@ def resolve_model(
     if params is not None and params.is_mapping:
         limits = structure_settings(_only_ours(params), _Limits, problems)
         _refuse_said(params, harness, problems)
-    local = _check_needed(written, section, problems) if is_needed else None
+    served = _check_needed(written, section, problems) if is_needed else None
     if written.base_url:
         _check_url(written.base_url, section, problems)
     names = _protocols(
-        written.api_protocol, local.protocols if local else (AUTO,), section, problems
+        written.api_protocol, served.protocols if served else (AUTO,), section, problems
     )
     sent = {key: item for key, item in (written.params or {}).items() if key not in _OURS}
     given: dict[str, Any] = attrs.asdict(limits)
@@ -90,7 +90,7 @@ def resolve_model(
     return ModelConfig(
         id=written.id or NO_MODEL,
         base_url=written.base_url or None,
-        local_weights=local.weights if local else None,
+        served_version=served.version if served else None,
         api_key=_secret(written.api_key),
         api_protocol=names,
         params=sent,
@@ -100,21 +100,23 @@ def resolve_model(
     )
 
 
-def _check_needed(written: ModelSection, section: Written, problems: Problems) -> LocalModel | None:
-    """Report what a model that is called lacks; return it if it is a local one, which needs no URL."""
+def _check_needed(
+    written: ModelSection, section: Written, problems: Problems
+) -> ServedModel | None:
+    """Report what a model that is called lacks; return it if it is served here, and needs no URL."""
     missing = "is required: the harness calls a model"
     if written.id is None:
         report(problems, section, missing, "id")
     if written.base_url:
         return None
     try:
-        local = registry.local_model(written.id or "")
-    except UnknownComponentError as error:
+        served = model_clients.served_model(written.id or "")
+    except ConfigurationError as error:
         report(problems, section, str(error), "id")
         return None
-    if local is None:
+    if served is None:
         report(problems, section, missing, "base_url")
-    return local
+    return served
 
 
 def _refuse_said(params: Written, harness: type[Harness[Any]] | None, problems: Problems) -> None:

@@ -58,6 +58,7 @@ def resolve_runtime(
         config,
         results_dir=absolute(config.results_dir),
         data_dir=absolute(config.data_dir),
+        record=absolute(config.record) if config.record else None,
         log_file=absolute(config.log_file) if config.log_file else None,
         recipe_dirs=tuple(absolute(path) for path in config.recipe_dirs),
     )

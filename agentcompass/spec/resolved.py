@@ -57,9 +57,9 @@ class ModelConfig:
 
     id: str
     base_url: str | None = None
-    """None for harnesses that need no model, and for local models."""
-    local_weights: str | None = None
-    """The version of the weights of a local model, which the engine serves itself; None for all others."""
+    """None for harnesses that need no model, and for models that the engine serves itself."""
+    served_version: str | None = None
+    """Of a model that the engine serves itself: the version of a local model's weights, or of a recording. None for all others."""
     api_key: Secret | None = None
     api_protocol: tuple[str, ...] = (AUTO,)
     """In order of preference; `("auto",)` leaves the choice to harness and URL."""
@@ -180,6 +180,8 @@ class RuntimeConfig:
     """Of each run's `run.log` and of `log_file`."""
     log_file: Path | None = None
     """One extra file for the log of everything, or None."""
+    record: Path | None = None
+    """File to which every model exchange is added, to be replayed as the model `replay:FILE`; None: they are not kept."""
     auto_install_dependencies: bool = False
     """Whether a component's optional extra may be installed into the running interpreter."""
     recipe_dirs: tuple[Path, ...] = ()

@@ -53,6 +53,7 @@ SINGLE = {
     "analysis_params": "--analysis-params",
 }
 ADDED = {
+    "record": "--record",
     "max_cost": "--max-cost",
     "max_tokens": "--max-tokens",
     "k": "--k",
@@ -62,6 +63,7 @@ ADDED = {
     "execution_params": "--execution-params",
 }
 LAUNCH = {
+    "record": "--record",
     "max_cost": "--max-cost",
     "max_tokens": "--max-tokens",
     "cleanup_grace_seconds": "--cleanup-grace-seconds",

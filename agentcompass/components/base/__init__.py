@@ -29,6 +29,7 @@ from agentcompass.components.base.model import (
     Model,
     ModelClient,
     ModelOpener,
+    ModelRecorder,
     ModelRetry,
 )
 from agentcompass.components.base.recipe import Recipe
@@ -64,6 +65,7 @@ __all__ = [
     "Model",
     "ModelClient",
     "ModelOpener",
+    "ModelRecorder",
     "ModelRetry",
     "NoParams",
     "P",

@@ -126,6 +126,17 @@ class ModelClient(Protocol):
         """Close all connections, and end what `ready` started; also under cancellation."""
 
 
+class ModelRecorder(Protocol):
+    """Keeps what is said to endpoints and what they answer; made by `components.model_clients.open_recorder`."""
+
+    def check(self) -> None:
+        """Check that it can; blocking.
+
+        Raises:
+            ConfigurationError: It cannot.
+        """
+
+
 class ModelOpener(Protocol):
     """How the engine makes a client: `components.models.open_client`, reached through the registry."""
 
@@ -135,6 +146,7 @@ class ModelOpener(Protocol):
         *,
         harness_protocols: Sequence[str],
         prices: Mapping[str, Mapping[str, float]],
+        recorder: ModelRecorder | None = None,
     ) -> ModelClient:
         """Choose the protocol both sides support; ConfigurationError if there is none."""
         ...

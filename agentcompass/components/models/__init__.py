@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from agentcompass.components.models.client import open_client as open_client
     from agentcompass.components.models.local import open_local as open_local
+    from agentcompass.components.models.replay import open_replay as open_replay
 
-__all__ = ["open_client", "open_local"]
+__all__ = ["open_client", "open_local", "open_replay"]
 
-_MODULES: Final[Mapping[str, str]] = {"open_client": "client", "open_local": "local"}
+_MODULES: Final[Mapping[str, str]] = {
+    "open_client": "client",
+    "open_local": "local",
+    "open_replay": "replay",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import trio
 
@@ -37,6 +37,21 @@ class Timing:
     """Upper end of that wait at most."""
 
 
+@frozen
+class Ending:
+    """How a call ended."""
+
+    body: Mapping[str, JSON]
+    """What was asked."""
+    payload: Mapping[str, JSON] | None = None
+    """What was answered, in the protocol's form; None: an error."""
+    raw_usage: JSON = None
+    error: EndpointError | None = None
+
+
+Record: TypeAlias = Callable[[Ending], Awaitable[None]]
+
+
 @final
 class Caller:
     """Makes calls to one endpoint, for all attempts of a run.
@@ -51,6 +66,9 @@ class Caller:
         timing: Back-off.
         random: Where chance comes from.
     """
+
+    record: Record | None = None
+    """Keeps each call that came to its end, with what was asked; None: nobody wants to know."""
 
     def __init__(
         self,
@@ -94,9 +112,14 @@ class Caller:
         failures: list[EndpointError] = []
         while True:
             try:
-                return await self._try(content, meter, clock)
+                payload, reply, raw_usage = await self._try(content, meter, clock)
             except EndpointError as error:
                 failures.append(error)
+                if not error.retryable:
+                    await self._keep(Ending(body, error=error))
+            else:
+                await self._keep(Ending(body, payload, raw_usage))
+                return reply
             wait = self._wait_after(failures, clock)
             failed = failures[-1]
             on_retry(
@@ -110,11 +133,18 @@ class Caller:
             with clock.running():
                 await trio.sleep(wait)
 
-    async def _try(self, content: bytes, meter: Meter, clock: _CallClock) -> Reply:
+    async def _try(
+        self, content: bytes, meter: Meter, clock: _CallClock
+    ) -> tuple[Mapping[str, JSON], Reply, JSON]:
         with meter.one_try() as metered:
             answer = await self._exchange(content, metered, clock)
             payload = await self._exchanger.read(answer, metered)
-            return self._codec.reply(payload, meter.price(metered.raw_usage))
+            reply = self._codec.reply(payload, meter.price(metered.raw_usage))
+            return payload, reply, metered.raw_usage
+
+    async def _keep(self, ending: Ending) -> None:
+        if self.record is not None:
+            await self.record(ending)
 
     async def _exchange(
         self, content: bytes, metered: MeteredTry, clock: _CallClock

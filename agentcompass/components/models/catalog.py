@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from agentcompass.data import frozen
 
@@ -12,6 +12,20 @@ EXTRA: Final = "local"
 SERVER_PACKAGE: Final = "xllamacpp"
 PREFIX: Final = "local/"
 """How the ids of local models begin."""
+
+
+class ServedModel(Protocol):
+    """A model that answers without an endpoint of the user's."""
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """What it can be asked by, best first."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """What its answers come from, as it counts in a run's identity."""
+        ...
 
 
 @frozen(kw_only=True)
@@ -30,7 +44,7 @@ class LocalModel:
     """What it is good for, best first."""
 
     @property
-    def weights(self) -> str:
+    def version(self) -> str:
         """The version of the weights, as it counts in a run's identity."""
         return f"sha256:{self.sha256}"
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, final
+from typing import Final, Protocol, final
 
 import attrs
 import trio
 
 from agentcompass.components.base import Account, LoadContext, ModelRetry
 from agentcompass.components.messages import Message, Reply, Tool
-from agentcompass.components.models.calls import Caller, Timing
+from agentcompass.components.models.calls import Caller, Ending, Record, Timing
 from agentcompass.components.models.exchange import Exchanger
 from agentcompass.components.models.failures import REASONING_REFUSED, Wording, revoked
 from agentcompass.components.models.meter import Meter
 from agentcompass.components.models.paths import candidate_paths
 from agentcompass.components.models.pricing import Price, price_of
 from agentcompass.components.models.protocols import Codec, choose_codec
+from agentcompass.components.models.recording import Exchange, Recorder
 from agentcompass.errors import ConfigurationError, ModelError
 from agentcompass.net.address import Address
 from agentcompass.net.http import HttpClient
@@ -43,6 +44,7 @@ def open_client(
     *,
     harness_protocols: Sequence[str],
     prices: Mapping[str, Mapping[str, float]],
+    recorder: Recorder | None = None,
     timing: Timing = _DEFAULT_TIMING,
 ) -> EndpointClient:
     """Make the client for a run. Nothing is connected before the first call.
@@ -55,6 +57,7 @@ def open_client(
         harness_protocols: What the harness can use, best first.
         prices: By model id or pattern, US dollars per million tokens (`input`, `cached_input`, `cache_write`, `output`,
             `reasoning`).
+        recorder: Keeps the exchanges; None: nobody wants them.
         timing: Waits that no setting names.
 
     Raises:
@@ -86,8 +89,28 @@ def open_client(
         timing=timing,
         random=random.Random(),
     )
+    if recorder is not None:
+        caller.record = _recording(recorder, codec.name, host, config.id)
     price = price_of(config.id, prices, host=host)
     return EndpointClient(config, http, caller, codec, price)
+
+
+def _recording(recorder: Recorder, protocol: str, host: str, model: str) -> Record:
+    async def record(ending: Ending) -> None:
+        error = ending.error
+        await recorder.add(
+            Exchange(
+                protocol=protocol,
+                host=host,
+                model=model,
+                request={name: item for name, item in ending.body.items() if name != "model"},
+                response=ending.payload,
+                usage=ending.raw_usage,
+                error=error and {"code": error.code, "message": error.message, "hint": error.hint},
+            )
+        )
+
+    return record
 
 
 @final
@@ -123,6 +146,16 @@ class EndpointClient:
         await self._http.aclose()
 
 
+class Calls(Protocol):
+    """Who answers: an endpoint (`calls.Caller`) or a recording (`replay.Player`)."""
+
+    async def call(
+        self, body: Mapping[str, JSON], meter: Meter, on_retry: Callable[[ModelRetry], None]
+    ) -> Reply:
+        """Ask until there is a reply."""
+        ...
+
+
 @final
 class LentModel:
     """The model as lent to one attempt (`components.base.AttemptModel`).
@@ -137,7 +170,7 @@ class LentModel:
     def __init__(
         self,
         config: ModelConfig,
-        caller: Caller,
+        caller: Calls,
         codec: Codec,
         meter: Meter,
         on_retry: Callable[[ModelRetry], None],

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agentcompass.components import registry
+from agentcompass.components import model_clients, registry
 from agentcompass.components.base import (
     AgentOutcome,
     Analyzer,
@@ -94,7 +94,7 @@ def test_a_model_client_is_opened_behind_the_registry():
         max_connections=1,
     )
     with pytest.raises(ConfigurationError):
-        registry.open_client(config, harness_protocols=("openai-completions",), prices={})
+        model_clients.open_client(config, harness_protocols=("openai-completions",), prices={})
 
 
 # --- the decorator

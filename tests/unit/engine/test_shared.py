@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from agentcompass.engine.shared import Clients
+from agentcompass.secrets import Scrubber
 from support.requests import model_config, orchestration
 from support.scripted import HarnessScript, ScriptedHarness
 
@@ -25,7 +26,7 @@ class Closing:
 
 
 def clients_with(tmp_path, *clients):
-    shared = Clients(orchestration(tmp_path))
+    shared = Clients(orchestration(tmp_path), Scrubber())
     shared._open = [(model_config(), (), client) for client in clients]
     return shared
 
@@ -48,7 +49,7 @@ async def test_every_client_is_closed_also_when_one_fails(tmp_path):
 
 
 async def test_requests_with_one_model_and_like_harnesses_share_a_client(tmp_path):
-    shared = Clients(orchestration(tmp_path))
+    shared = Clients(orchestration(tmp_path), Scrubber())
     config, harness = (
         model_config(base_url="http://127.0.0.1:9/v1"),
         ScriptedHarness(HarnessScript()),
@@ -63,7 +64,7 @@ async def test_another_model_or_another_kind_of_harness_has_a_client_of_its_own(
     class Other(ScriptedHarness):
         protocols = ("openai-completions", "openai-chat")
 
-    shared = Clients(orchestration(tmp_path))
+    shared = Clients(orchestration(tmp_path), Scrubber())
     config = model_config(base_url="http://127.0.0.1:9/v1")
     plain = ScriptedHarness(HarnessScript())
     try:

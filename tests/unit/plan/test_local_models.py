@@ -6,12 +6,12 @@ import json
 
 import attrs
 
-from agentcompass.components.registry import local_model
+from agentcompass.components.model_clients import served_model
 from agentcompass.plan.fingerprint import identity
 from agentcompass.spec.dump import resolved_as_dict
 from support.resolving import launch, problems_of, run
 
-GEMMA = local_model("local/gemma-3-270m")
+GEMMA = served_model("local/gemma-3-270m")
 
 
 def resolved(tmp_path, **given):
@@ -23,13 +23,13 @@ def model_of(tmp_path, **given):
     return resolved(tmp_path, **given).requests[0].model
 
 
-def test_a_local_model_needs_no_url_and_speaks_what_it_is_good_for(tmp_path):
+def test_a_served_model_needs_no_url_and_speaks_what_it_is_good_for(tmp_path):
     model = model_of(tmp_path)
-    assert (model.base_url, model.local_weights) == (None, GEMMA.weights)
+    assert (model.base_url, model.served_version) == (None, GEMMA.version)
     assert model.api_protocol == GEMMA.protocols == ("openai-completions",)
 
 
-def test_auto_stands_for_what_a_local_model_is_good_for(tmp_path):
+def test_auto_stands_for_what_a_served_model_is_good_for(tmp_path):
     model = model_of(tmp_path, model_api_protocol=["auto", "openai-chat"])
     assert model.api_protocol == ("openai-completions", "openai-chat")
 
@@ -41,7 +41,7 @@ def test_a_protocol_that_is_asked_for_is_taken(tmp_path):
 def test_with_a_url_the_id_is_just_the_name_at_that_endpoint(tmp_path):
     for name in (GEMMA.id, "local/anything"):
         model = model_of(tmp_path, model=name, model_base_url="http://127.0.0.1:9/v1")
-        assert (model.local_weights, model.api_protocol) == (None, ("auto",))
+        assert (model.served_version, model.api_protocol) == (None, ("auto",))
 
 
 def test_an_unknown_local_model_is_the_only_problem_told(tmp_path):
@@ -55,7 +55,7 @@ def test_any_other_model_still_needs_a_url(tmp_path):
 
 
 def test_a_harness_without_model_takes_any_id(tmp_path):
-    assert model_of(tmp_path, harness="oracle", model="local/none").local_weights is None
+    assert model_of(tmp_path, harness="oracle", model="local/none").served_version is None
 
 
 def test_what_it_resolved_to_resolves_to_the_same(tmp_path):
@@ -69,6 +69,6 @@ def test_the_weights_are_what_is_compared_and_no_url_is(tmp_path):
     request = resolved(tmp_path).requests[0]
     facts = {"dataset_version": "1", "component_versions": {}, "recipes": ()}
     known = identity(request, **facts).written["model"]
-    assert (known["id"], known["weights"], known["base_url"]) == (GEMMA.id, GEMMA.weights, "")
-    other = attrs.evolve(request, model=attrs.evolve(request.model, local_weights="sha256:0"))
+    assert (known["id"], known["version"], known["base_url"]) == (GEMMA.id, GEMMA.version, "")
+    other = attrs.evolve(request, model=attrs.evolve(request.model, served_version="sha256:0"))
     assert identity(other, **facts) != identity(request, **facts)
