@@ -130,7 +130,9 @@ class ExecutionRecord:
     details: Mapping[str, JSON] = attrs.field(factory=dict)
     """What the evaluator wants people to see: expected value, exit code, output tail."""
     usage: Usage = attrs.field(factory=Usage)
-    """Of all model calls of this execution."""
+    """Of all calls of the tested model in this execution."""
+    judge_usage: Usage = attrs.field(factory=Usage)
+    """Of all calls of the judge, where the benchmark has one."""
     sandbox: Mapping[str, Mapping[str, JSON]] = attrs.field(factory=dict)
     """What the sandboxes used and were refused, as far as their environment knows: `agent`, and `evaluation` where that
     has one of its own."""

@@ -185,7 +185,7 @@ class Reading:
             message=failure.message if failure else None,
             stopped_by=record.stopped_by,
             will_retry=record.will_retry,
-            usage=record.usage,
+            usage=record.usage + record.judge_usage,
             wall_seconds=record.wall_seconds,
         )
 

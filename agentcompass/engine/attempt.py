@@ -20,6 +20,7 @@ import trio
 from agentcompass.components.base import (
     AgentOutcome,
     AttemptModel,
+    Benchmark,
     Evaluation,
     ModelRetry,
     SandboxPlan,
@@ -77,6 +78,7 @@ class Execution:
         self._started_at = datetime.now(UTC)
         self._started = trio.current_time()
         self._model: AttemptModel | None = None
+        self._judge: AttemptModel | None = None
         self._outcome = AgentOutcome()
         self._evaluation: Evaluation | None = None
         self._usage = Usage()
@@ -231,13 +233,23 @@ class Execution:
         benchmark, task = self.parts.benchmark, self.job.task
         limit = evaluate_limit(self.shop.request.execution, task, benchmark)
         with self._phases.enter("evaluate", limit):
-            given = await self._call(benchmark.evaluate, task, self._outcome, session)
+            given = await self._judged(benchmark, session)
             evaluation = checked(given, benchmark.metrics)
             details = await self._snapshot(evaluation.details)
             evaluation = attrs.evolve(evaluation, details=details)
             await self._files.keep(evaluation.files)
         await self._still_wanted()
         self._evaluation = evaluation
+
+    async def _judged(self, benchmark: Benchmark[object], session: Session | None) -> Any:
+        """What the benchmark says, with the help of a model where it has one."""
+        if self.shop.judge is None:
+            return await self._call(benchmark.evaluate, self.job.task, self._outcome, session)
+        judge = self._judge = self.shop.judge.lend(self._on_retry, self._account.of_judge())
+        try:
+            return await self._call(benchmark.judge, self.job.task, self._outcome, session, judge)
+        finally:
+            judge.revoke()
 
     @staticmethod
     async def _still_wanted() -> None:
@@ -346,6 +358,7 @@ class Execution:
             is_completion=self._outcome.is_completion,
             artifacts=self._files.artifacts(),
             usage=self._model.usage if self._model is not None else self._usage,
+            judge_usage=self._judge.usage if self._judge is not None else Usage(),
             sandbox=dict(self._used),
             phase_seconds={name: round(s, 6) for name, s in self._phases.seconds.items() if s > 0},
             started_at=self._started_at.isoformat(timespec="milliseconds"),

@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias, final
 import attrs
 import trio
 
+from agentcompass.components.base import Account
 from agentcompass.errors import ModelError
 from agentcompass.records import Usage
 
@@ -157,6 +158,7 @@ class AttemptAccount:
     ) -> None:
         self.purse = trio.CancelScope()
         """Around the agent's work: cancelled when its own limit is reached and it wants to go on."""
+        self._budget = budget
         own = [Purse(name, limit) for name, limit in limits.items() if limit is not None]
         self._own = own
         self._all = [*budget.purses, *own]
@@ -186,7 +188,24 @@ class AttemptAccount:
         for purse in self._all:
             purse.charge(self, usage)
 
+    def of_judge(self) -> Account:
+        """Return an account for the judge of this attempt: the run pays, the agent's own limits do not bind it."""
+        return _JudgeAccount(self._budget, self)
+
     def close(self) -> None:
         """The attempt uses nothing any more."""
         for purse in self._all:
             purse.end(self)
+
+
+@final
+class _JudgeAccount:
+    def __init__(self, budget: Budget, attempt: AttemptAccount) -> None:
+        self._budget, self._attempt = budget, attempt
+
+    def check(self) -> None:
+        """Let every call pass: what an agent has left is to be judged."""
+
+    def charge(self, usage: Usage) -> None:
+        for purse in self._budget.purses:
+            purse.charge(self._attempt, usage)

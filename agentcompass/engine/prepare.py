@@ -19,7 +19,7 @@ from agentcompass.engine.extras import get_ready
 from agentcompass.engine.images import images_of, sizes_of
 from agentcompass.engine.ledger import Ledger
 from agentcompass.engine.limits import Limits, TokenBucket
-from agentcompass.engine.parts import Parts, build
+from agentcompass.engine.parts import Parts, build, explained
 from agentcompass.engine.planning import (
     check_budget,
     check_descriptors,
@@ -38,6 +38,7 @@ from agentcompass.plan.regrade import Regradable, find_regradable
 from agentcompass.plan.reuse import Reusable, find_reusable
 from agentcompass.progress.events import Event, EventSink, Notice, RunPrepared
 from agentcompass.progress.logs import open_run_log
+from agentcompass.spec.protocols import CHAT_PROTOCOLS
 from agentcompass.spec.resolved import Request
 from agentcompass.store import layout
 from agentcompass.store.identity import this_process
@@ -66,7 +67,8 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         check_model(request, parts.harness)
     client = None if is_regrading else _client(request, shared, parts)
     await _in_thread(shared, check_room, runtime.results_dir)
-    if client is not None and shared.clients.recorder is not None:
+    judge = _judge(shared, parts)
+    if (client or judge) and shared.clients.recorder is not None:
         await _in_thread(shared, shared.clients.recorder.check)
     note = _Note(shared.emit, request.name)
     context = load_context(runtime, note)
@@ -77,29 +79,13 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         shared.orchestration,
         request,
         len(tasks) * request.execution.k,
-        has_model=client is not None,
+        has_model=bool(client or judge),
         sandbox=parts.environment.descriptors if has_sandbox else 0,
     )
     if has_sandbox:
         await parts.environment.preflight()
         await _check_images(parts, request, shared, tasks, note)
-    described = parts.identity(request, shared.scrubber)
-    info = RunInfo(
-        run_id=request.run_id,
-        name=request.name,
-        status="running",
-        started_at=timestamp(),
-        owner=this_process(),
-        fingerprint=described.fingerprint,
-        identity=described.written,
-        request=written_request(request, shared.orchestration),
-        versions={
-            "agentcompass": __version__,
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            "components": parts.versions(),
-        },
-    )
+    info = _info(request, shared, parts)
     plan = parts.run_plan(request, tasks)
     reusable = await _find_reusable(request, shared, info, plan, note)
     if reusable is not None:
@@ -110,14 +96,17 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         info = attrs.evolve(info, regraded_from=regradable.run_id)
         graded = regradable.others
     planned = len(tasks) * plan.k
-    if client is not None and len(graded) < planned:
-        await client.ready(context)
-        check_budget(shared.orchestration, request, client)
+    for model in (client, judge):
+        if model is not None and len(graded) < planned:
+            await model.ready(context)
+            check_budget(shared.orchestration, request, model)
     analysts = await _analysts(request, shared)
     store = await _open_store(request, shared, info, plan)
     rate = _rate(request, shared, parts, tasks)
     limits = shared.limits if rate is None else attrs.evolve(shared.limits, open_rates={})
-    shop = _workshop(request, shared, parts, client, store, limits=limits, has_sandbox=has_sandbox)
+    shop = _workshop(
+        request, shared, parts, (client, judge), store, limits=limits, has_sandbox=has_sandbox
+    )
     if regradable is not None:
         shop = attrs.evolve(shop, earlier=regradable.earlier)
     run = RequestRun(
@@ -161,6 +150,26 @@ async def _check_images(
     missing = sum(size is None for size in sizes.values())
     if missing:
         note(f"{missing} of {counted(len(sizes), 'image')} must be pulled or built first")
+
+
+def _info(request: Request, shared: Shared, parts: Parts) -> RunInfo:
+    described = parts.identity(request, shared.scrubber)
+    return RunInfo(
+        run_id=request.run_id,
+        name=request.name,
+        status="running",
+        started_at=timestamp(),
+        owner=this_process(),
+        fingerprint=described.fingerprint,
+        identity=described.written,
+        request=written_request(request, shared.orchestration),
+        versions={
+            "agentcompass": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "components": parts.versions(),
+        },
+    )
 
 
 async def _find_reusable(
@@ -246,7 +255,7 @@ def _workshop(
     request: Request,
     shared: Shared,
     parts: Parts,
-    client: ModelClient | None,
+    models: tuple[ModelClient | None, ModelClient | None],
     store: RunStore,
     *,
     limits: Limits,
@@ -258,7 +267,8 @@ def _workshop(
     return Workshop(
         request=request,
         parts=parts,
-        client=client,
+        client=models[0],
+        judge=models[1],
         house=SandboxHouse(
             environment=parts.environment,
             ledger=Ledger(
@@ -286,7 +296,15 @@ async def _analysts(request: Request, shared: Shared) -> Analysts | None:
 
 
 def _client(request: Request, shared: Shared, parts: Parts) -> ModelClient | None:
-    return shared.clients.get(request.model, parts.harness) if parts.harness.needs_model else None
+    if not parts.harness.needs_model:
+        return None
+    return shared.clients.get(request.model, parts.harness.protocols)
+
+
+def _judge(shared: Shared, parts: Parts) -> ModelClient | None:
+    with explained("the judge could not be set up"):
+        config = parts.benchmark.judge_model()
+    return None if config is None else shared.clients.get(config, CHAT_PROTOCOLS)
 
 
 async def _in_thread(shared: Shared, function: Callable[..., T], *args: Any) -> T:

@@ -89,7 +89,7 @@ class RequestRun:
             provider=shop.provider,
             rate=rate,
             weight=shop.request.weight,
-            is_charged=shop.client is not None,
+            is_charged=bool(shop.client or shop.judge),
         )
         self._reused = iter(reused.values())
         if self._open == 0:
@@ -242,7 +242,7 @@ class RequestRun:
             message=failure.message if failure else None,
             stopped_by=record.stopped_by,
             will_retry=record.will_retry,
-            usage=record.usage,
+            usage=record.usage + record.judge_usage,
             wall_seconds=record.wall_seconds,
         )
         if follow_up is not None:

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import final
 
 from agentcompass.components import model_clients
-from agentcompass.components.base import Harness, ModelClient
+from agentcompass.components.base import ModelClient
 from agentcompass.data import frozen
 from agentcompass.engine.budget import Budget
 from agentcompass.engine.control import Control
@@ -37,22 +37,22 @@ class Clients:
         self.recorder = None if path is None else model_clients.open_recorder(path, scrubber)
         self._open: list[tuple[ModelConfig, tuple[str, ...], ModelClient]] = []
 
-    def get(self, config: ModelConfig, harness: Harness[object]) -> ModelClient:
-        """Return the client for a model and a harness.
+    def get(self, config: ModelConfig, harness_protocols: tuple[str, ...]) -> ModelClient:
+        """Return the client for a model and who calls it.
 
         Raises:
             ConfigurationError: They have no protocol in common.
         """
         for known, protocols, client in self._open:
-            if known == config and protocols == harness.protocols:
+            if known == config and protocols == harness_protocols:
                 return client
         client = model_clients.open_client(
             config,
-            harness_protocols=harness.protocols,
+            harness_protocols=harness_protocols,
             prices=self._prices,
             recorder=self.recorder,
         )
-        self._open.append((config, harness.protocols, client))
+        self._open.append((config, harness_protocols, client))
         return client
 
     async def aclose(self) -> None:

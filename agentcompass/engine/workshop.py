@@ -28,6 +28,8 @@ class Workshop:
     parts: Parts
     client: ModelClient | None
     """None when the harness needs no model."""
+    judge: ModelClient | None
+    """None when the benchmark asks no model."""
     house: SandboxHouse
     provider: str | None
     """The environment whose places attempts need; None if they open no sandbox."""

@@ -7,5 +7,7 @@ from typing import Final
 AUTO: Final = "auto"
 """Leaves the choice to harness and URL."""
 
-PROTOCOLS: Final = ("openai-chat", "openai-responses", "anthropic", "openai-completions")
+CHAT_PROTOCOLS: Final = ("openai-chat", "openai-responses", "anthropic")
+"""Those by which a conversation can be had."""
+PROTOCOLS: Final = (*CHAT_PROTOCOLS, "openai-completions")
 """What `model.api_protocol` accepts beside `auto`."""

@@ -94,6 +94,7 @@ def encode_record(record: ExecutionRecord, scrub: jsonl.Scrub) -> bytes:
     data["metrics"] = _finite(record.metrics)
     data["failure"] = None if record.failure is None else to_dict(record.failure)
     data["usage"] = to_dict(record.usage)
+    data["judge_usage"] = to_dict(record.judge_usage)
     if (wrong := shape.problem(ExecutionRecord, data) or _nonsense(record)) is not None:
         raise jsonl.NotJSONError("$", wrong)
     text = jsonl.dumps(data)
@@ -116,7 +117,8 @@ def decode_record(data: JSON) -> ExecutionRecord:
     failure = fields.get("failure")
     fields["metrics"] = _finite(fields.get("metrics"))
     fields["failure"] = None if failure is None else _made(Failure, failure)
-    fields["usage"] = _made(Usage, fields.get("usage", {}))
+    for name in ("usage", "judge_usage"):
+        fields[name] = _made(Usage, fields.get(name, {}))
     steps_at = fields.get("steps_at")
     fields["steps_at"] = None if steps_at is None else tuple(steps_at)
     record = _made(ExecutionRecord, fields)
@@ -153,6 +155,7 @@ def _nonsense(record: ExecutionRecord) -> str | None:
         return "metrics belong to a graded record, and only there"
     if (record.failure is not None) != (record.verdict != "graded"):
         return "a failure belongs to a record that is not graded, and only there"
-    if max(abs(record.wall_seconds), abs(record.usage.cost_usd or 0.0)) > LARGEST:
-        return "wall_seconds or usage.cost_usd is too large to be added up"
+    costs = (usage.cost_usd or 0.0 for usage in (record.usage, record.judge_usage))
+    if max(map(abs, (record.wall_seconds, *costs))) > LARGEST:
+        return "wall_seconds or cost_usd is too large to be added up"
     return None

@@ -58,6 +58,8 @@ class Report:
     """Attempts taken over from an earlier run."""
     usage: Usage = attrs.field(factory=Usage)
     """Of every execution, retries and reused attempts included."""
+    judge_usage: Usage = attrs.field(factory=Usage)
+    """The part of `usage` that judges used."""
     reused_usage: Usage = attrs.field(factory=Usage)
     """The part of `usage` that an earlier run had paid for."""
     execution_seconds: float = 0.0
@@ -143,6 +145,7 @@ class Report:
             "executions": self.executions,
             "reused": self.reused,
             "usage": _usage(self.usage),
+            "judge_usage": _usage(self.judge_usage),
             "reused_usage": _usage(self.reused_usage),
             "execution_seconds": self.execution_seconds,
             "elapsed_seconds": self.elapsed_seconds,

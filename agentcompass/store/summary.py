@@ -51,6 +51,7 @@ def summarize(run_dir: Path, *, write: bool = True) -> Report:
         executions=tally.executions,
         reused=tally.reused,
         usage=tally.usage,
+        judge_usage=tally.judge_usage,
         reused_usage=tally.reused_usage,
         execution_seconds=tally.execution_seconds,
         unplanned=tally.unplanned,

@@ -48,7 +48,7 @@ class Tally:
         self._failures: dict[Failure, Failure] = {}
         self._retried: list[tuple[int, Failure]] = []
         self.usage = Usage()
-        self.reused_usage = Usage()
+        self.reused_usage = self.judge_usage = Usage()
         self.executions = self.reused = self.unplanned = 0
         self.execution_seconds = 0.0
 
@@ -58,13 +58,17 @@ class Tally:
         if task is None or record.attempt > self._plan.k:
             self.unplanned += 1
             return
-        self.usage += record.usage
+        used = record.usage + record.judge_usage
+        self.usage += used
+        self.judge_usage += record.judge_usage
         self.execution_seconds += record.wall_seconds
         if record.reused_from is None:
             self.executions += 1
         else:
             self.reused += 1
-        if record.reused_from is not None or self._is_regraded:
+        if record.reused_from is not None:
+            self.reused_usage += used
+        elif self._is_regraded:
             self.reused_usage += record.usage
         slot = task * self._plan.k + record.attempt - 1
         if record.will_retry and (failure := self._shared(record.failure)):

@@ -12,7 +12,7 @@ here leaves its attempt.
 from __future__ import annotations
 
 from agentcompass.components.base.analyzer import Analyzer
-from agentcompass.components.base.benchmark import Benchmark, LoadContext, Where
+from agentcompass.components.base.benchmark import Benchmark, Where
 from agentcompass.components.base.component import Component, NoParams, P
 from agentcompass.components.base.environment import (
     Capabilities,
@@ -23,6 +23,7 @@ from agentcompass.components.base.environment import (
     SandboxPlan,
 )
 from agentcompass.components.base.harness import Emit, Harness
+from agentcompass.components.base.loading import LoadContext
 from agentcompass.components.base.model import (
     Account,
     AttemptModel,

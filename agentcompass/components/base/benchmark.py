@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import abc
 import enum
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import ClassVar
 
 from agentcompass.components.base.component import Component, P
 from agentcompass.components.base.environment import SandboxPlan
+from agentcompass.components.base.loading import LoadContext
+from agentcompass.components.base.model import Model
 from agentcompass.components.base.session import Session
 from agentcompass.components.base.task import AgentOutcome, Evaluation, Task, TaskInput
-from agentcompass.data import frozen
 from agentcompass.errors import InfraError
 from agentcompass.records import Metric
+from agentcompass.spec.resolved import ModelConfig
 
 
 class Where(enum.Enum):
@@ -26,19 +27,6 @@ class Where(enum.Enum):
     """In the agent's sandbox, after every process of it has been ended."""
     FRESH = "fresh"
     """In a new sandbox that the agent never touched; only `SandboxPlan.artifacts` go there."""
-
-
-@frozen(kw_only=True)
-class LoadContext:
-    """What a benchmark may use to load its tasks."""
-
-    data_dir: Path
-    """Downloads and caches go below it."""
-    auto_install_dependencies: bool = False
-    may_download: bool = True
-    """False in a dry run, which writes nothing: data that is not there is a PreflightError then."""
-    note: Callable[[str], None] = lambda _text: None
-    """Tells people about progress or something odd."""
 
 
 class Benchmark(Component[P]):
@@ -111,3 +99,25 @@ class Benchmark(Component[P]):
         Raises:
             EvaluatorError: There is no verdict.
         """
+
+    def judge_model(self) -> ModelConfig | None:
+        """Return the endpoint of a model that has a say in the evaluation; None: there is none.
+
+        It is asked within the evaluate deadline, under the same limits as the tested model where both are one
+        endpoint; what it uses is counted apart.
+
+        Raises:
+            ConfigurationError: Parameters of it are missing or wrong.
+        """
+        return None
+
+    async def judge(
+        self, task: Task, outcome: AgentOutcome, session: Session | None, judge: Model
+    ) -> Evaluation:
+        """Judge what the agent left, with a model's help: called instead of `evaluate` where there is a `judge_model`.
+
+        Raises:
+            EvaluatorError: There is no verdict.
+            ModelError: The judge's endpoint failed.
+        """
+        return await self.evaluate(task, outcome, session)

@@ -114,6 +114,9 @@ class Environment(Component[P]):
     """Given on the class, or set by the constructor where a parameter decides."""
     descriptors: int = 4
     """Open files and sockets of this process that an open sandbox takes while a command runs in it; likewise."""
+    close_timeout_seconds: float = 0.0
+    """How long a sandbox may take to close, as the run is told; 0: no limit. What is undone after a cancellation under
+    a shield of the environment's own is to take no longer. Set by the engine."""
 
     async def preflight(self) -> None:
         """Check that sandboxes can be made, before anything costs.

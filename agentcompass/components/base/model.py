@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from agentcompass.components.base.benchmark import LoadContext
+from agentcompass.components.base.loading import LoadContext
 from agentcompass.components.messages import Message, Reply, Tool
 from agentcompass.data import frozen
 from agentcompass.records import JSON, Usage

@@ -15,6 +15,7 @@ from agentcompass.components.base import (
     Evaluation,
     KiB,
     LoadContext,
+    Model,
     SandboxPlan,
     Session,
     Task,
@@ -23,14 +24,16 @@ from agentcompass.components.base import (
 )
 from agentcompass.components.benchmarks import jsonl_file, regexes
 from agentcompass.components.benchmarks.jsonl_file import Contents, Item, Scorer
+from agentcompass.components.benchmarks.judging import Case, JudgeParams, judge_config, judged
 from agentcompass.components.benchmarks.scoring import Comparison
-from agentcompass.components.benchmarks.selection import SELECTION, SelectionParams, check_names
+from agentcompass.components.benchmarks.selection import SELECTION, check_names
 from agentcompass.components.messages import Message
 from agentcompass.data import frozen
 from agentcompass.errors import EvaluatorError
 from agentcompass.records import JSON, Metric
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.ranges import NonNegativeFloat, PositiveFloat
+from agentcompass.spec.resolved import ModelConfig
 
 PLACEHOLDER: Final = "{prompt}"
 ANSWER_FILE: Final = ".agentcompass/answer.txt"
@@ -55,7 +58,7 @@ def _as_typed(path: Path) -> Path:
 
 
 @frozen(kw_only=True)
-class JsonLinesParams(SelectionParams):
+class JsonLinesParams(JudgeParams):
     """Parameters of `jsonl`."""
 
     path: Path = attrs.field(metadata=SELECTION, converter=_absolute)
@@ -99,6 +102,7 @@ class JsonLines(Benchmark[JsonLinesParams]):
         super().__init__(params)
         self.evaluates_in = Where(params.evaluate_in)
         self._version = ""
+        self._judge = judge_config(params)
         self._wanted_ids = None if params.sample_ids is None else frozenset(params.sample_ids)
         self._comparison = Comparison(
             ignore_case=params.ignore_case,
@@ -134,6 +138,11 @@ class JsonLines(Benchmark[JsonLinesParams]):
             limit=params.limit,
             problems=problems,
         )
+        if self._judge is None:
+            for task in contents.tasks:
+                if task.data.scorer == "judge":
+                    problems.add(self.id, "judge_model", f"is required: task {task.id!r} is judged")
+                    break
         if not problems:
             check_names(problems, self.id, "sample_ids", params.sample_ids, contents.ids)
             check_names(problems, self.id, "categories", params.categories, contents.categories)
@@ -210,6 +219,37 @@ class JsonLines(Benchmark[JsonLinesParams]):
             details["extracted"] = text[:MAX_SHOWN]
         return _evaluation(is_correct=is_correct, details=details)
 
+    def judge_model(self) -> ModelConfig | None:
+        """Return the judge, if there is one."""
+        return self._judge
+
+    async def judge(
+        self, task: Task, outcome: AgentOutcome, session: Session | None, judge: Model
+    ) -> Evaluation:
+        """Ask the judge about tasks with the scorer `judge`; see `judging`.
+
+        Raises:
+            EvaluatorError: It gave no verdict that could be read, or as for `evaluate`.
+            ModelError: Its endpoint failed.
+        """
+        item: Item = task.data
+        if item.scorer != "judge":
+            return await self.evaluate(task, outcome, session)
+        details: dict[str, JSON] = {"scorer": "judge", "expected": _shown(item.answers)}
+        if not (outcome.answer or "").strip():
+            return _evaluation(is_correct=False, details={**details, "result": "no answer"})
+        case = Case(
+            question=_as_text(item),
+            answer=outcome.answer or "",
+            references=item.answers,
+            rubric=item.rubric or self.params.judge_rubric,
+        )
+        found = await judged(judge, case, votes=self.params.judge_votes)
+        return attrs.evolve(
+            _evaluation(is_correct=found.is_correct, details={**details, **found.details()}),
+            files=found.files(),
+        )
+
     async def _compare(self, item: Item, answer: str) -> tuple[str | None, bool]:
         """Return the text that was compared, None if the pattern found none, and whether it is right."""
         pattern, text = self.params.answer_pattern, answer
@@ -266,3 +306,12 @@ def _evaluation(*, is_correct: bool, details: dict[str, JSON]) -> Evaluation:
 def _shown(answers: tuple[str, ...]) -> JSON:
     shown = [answer[:MAX_SHOWN] for answer in answers]
     return shown[0] if len(shown) == 1 else shown
+
+
+def _as_text(item: Item) -> str:
+    """A task as a judge is shown it."""
+    if item.prompt is not None:
+        return item.prompt
+    if len(item.messages) == 1:
+        return item.messages[0].text
+    return "\n\n".join(f"{message.role}: {message.text}" for message in item.messages)

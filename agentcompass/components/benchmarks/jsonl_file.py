@@ -18,7 +18,7 @@ from agentcompass.metrics.board import UNCATEGORIZED
 from agentcompass.records import JSON
 from agentcompass.spec.problems import Problems
 
-Scorer: TypeAlias = Literal["exact", "numeric", "regex", "contains", "command"]
+Scorer: TypeAlias = Literal["exact", "numeric", "regex", "contains", "command", "judge"]
 
 SCORERS: Final[tuple[Scorer, ...]] = get_args(Scorer)
 MAX_PROBLEMS: Final = 1000
@@ -38,6 +38,7 @@ _TYPES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "metadata": ((dict,), "an object"),
     "solution": ((str,), "a text"),
     "scorer": ((str,), "a text"),
+    "rubric": ((str,), "a text"),
 }
 _ROLES: Final = ("system", "user", "assistant")
 
@@ -54,6 +55,7 @@ class Item:
     command: str | None
     solution: str | None
     scorer: Scorer
+    rubric: str | None = None
 
 
 @frozen(kw_only=True)
@@ -239,6 +241,7 @@ class _Fields:
             command=self.get("command"),
             solution=self.get("solution"),
             scorer=scorer,
+            rubric=self.get("rubric"),
         )
 
     def _answers(self) -> tuple[str, ...]:
@@ -279,6 +282,8 @@ class _Fields:
             if not (self.get("command") or "").strip():
                 self.wrong("command", "is missing: the scorer `command` runs it")
             return
+        if scorer == "judge":
+            return  # a rubric may be enough
         if self.get("answer") is None:
             self.wrong("answer", f"is missing: the scorer `{scorer}` compares with it")
         for answer in answers:

@@ -55,7 +55,7 @@ async def test_requests_with_one_model_and_like_harnesses_share_a_client(tmp_pat
         ScriptedHarness(HarnessScript()),
     )
     try:
-        assert shared.get(config, harness) is shared.get(config, harness)
+        assert shared.get(config, harness.protocols) is shared.get(config, harness.protocols)
     finally:
         await shared.aclose()
 
@@ -69,9 +69,9 @@ async def test_another_model_or_another_kind_of_harness_has_a_client_of_its_own(
     plain = ScriptedHarness(HarnessScript())
     try:
         clients = {
-            shared.get(config, plain),
-            shared.get(config, Other(HarnessScript())),
-            shared.get(attrs.evolve(config, timeout_seconds=1.0), plain),
+            shared.get(config, plain.protocols),
+            shared.get(config, Other.protocols),
+            shared.get(attrs.evolve(config, timeout_seconds=1.0), plain.protocols),
         }
         assert len(clients) == 3
     finally:
