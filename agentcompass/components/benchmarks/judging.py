@@ -173,7 +173,7 @@ async def judged(judge: Model, case: Case, *, votes: int) -> Judgement:
     if votes == 1:
         await ask(0)
     else:
-        async with trio.open_nursery(strict_exception_groups=False) as nursery:
+        async with trio.open_nursery() as nursery:
             for number in range(votes):
                 nursery.start_soon(ask, number)
     return Judgement(votes=tuple(found[number] for number in range(votes)))

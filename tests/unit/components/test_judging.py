@@ -268,3 +268,13 @@ def test_a_long_answer_is_shown_by_its_head_and_tail():
 def test_the_last_object_with_a_verdict_counts(text, is_correct):
     found = _verdict(text)
     assert (None if found is None else found[0]) == is_correct
+
+
+def test_a_vote_that_fails_among_several_is_named_by_its_cause(place, tested):
+    with (
+        FakeEndpoint(lambda seen: error(400, "no") if seen.number == 1 else verdict()) as judge,
+        pytest.raises(EvaluationFailedError) as caught,
+    ):
+        evaluate(place, tested, judge, only="open", judge_votes=3)
+    (record,) = records(caught.value.result).values()
+    assert (record["failure"]["phase"], record["failure"]["code"]) == ("evaluate", "bad-request")
