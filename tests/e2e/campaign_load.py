@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agentcompass.testing import FakeEndpoint, chat
 from support.commandline import Program
-from support.endpoint import FakeEndpoint, chat
 
 TASKS = int(os.environ.get("CAMPAIGN_TASKS", "100000"))
 TURNS = 10_000

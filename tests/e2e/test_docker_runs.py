@@ -15,11 +15,11 @@ from agentcompass.components.base import LoadContext, SandboxPlan
 from agentcompass.components.benchmarks.humaneval import HumanEval, HumanEvalParams
 from agentcompass.containers import life
 from agentcompass.containers.client import connect
+from agentcompass.testing import FakeEndpoint, chat
 from support.commandline import Program
 from support.docker import engine_host, make_container, python_image
-from support.docker_runs import BUSY, DockerRuns, other_resources
+from support.docker_runs import BUSY, DockerRuns
 from support.docker_sandboxes import DEAD, docker_env, docker_lease
-from support.endpoint import FakeEndpoint, chat
 
 pytestmark = pytest.mark.docker
 
@@ -136,7 +136,7 @@ def test_what_a_killed_run_left_is_gone_with_the_next_start(tmp_path, moment, fo
     assert set(runs.run_ids()) > set(left)
     assert runs.containers() == []
     assert runs.leases() == []
-    assert other_resources(engine_host()) == []
+    assert runs.resources() == []
 
 
 def test_what_a_killed_run_left_is_listed_and_closed(tmp_path):

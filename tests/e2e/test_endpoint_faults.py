@@ -4,8 +4,16 @@ import json
 
 import pytest
 
+from agentcompass.testing import (
+    FakeEndpoint,
+    chat,
+    error,
+    json_answer,
+    no_answer,
+    rate_limited,
+    text,
+)
 from support.commandline import Program
-from support.endpoint import FakeEndpoint, chat, error, json_answer, no_answer, rate_limited, text
 
 TASKS = [{"id": f"q{n}", "prompt": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(4)]
 
@@ -162,7 +170,7 @@ def test_one_task_of_four_without_an_answer_keeps_the_other_three(program):
 
 
 def test_streamed_answers_count_the_same(program):
-    from support.endpoint import stream
+    from agentcompass.testing import stream
 
     def behave(seen):
         assert seen.json["stream"] is True

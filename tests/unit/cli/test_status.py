@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from support.endpoint import FakeEndpoint, chat
+from agentcompass.testing import FakeEndpoint, chat
 
 PARAMS = '{"path": "tasks.jsonl"}'
 

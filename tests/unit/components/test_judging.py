@@ -8,7 +8,7 @@ import pytest
 import agentcompass
 from agentcompass import ConfigurationError, EvaluationFailedError
 from agentcompass.components.benchmarks.judging import MAX_ANSWER, Case, _question, _verdict
-from support.endpoint import FakeEndpoint, chat, error, message, response
+from agentcompass.testing import FakeEndpoint, chat, error, message, response
 
 
 def verdict(word="correct", reason="It says so."):

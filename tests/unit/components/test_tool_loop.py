@@ -18,8 +18,8 @@ from agentcompass.components.models.client import open_client
 from agentcompass.errors import ModelError, SandboxError
 from agentcompass.records import Usage
 from agentcompass.store import jsonl
+from agentcompass.testing import FakeEndpoint, chat, error
 from support.components import make, open_session
-from support.endpoint import FakeEndpoint, chat, error
 from support.requests import component, model_config, request
 from support.scripted import run as run_engine
 

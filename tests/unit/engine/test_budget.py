@@ -11,7 +11,7 @@ import agentcompass
 from agentcompass import ConfigurationError, EvaluationFailedError
 from agentcompass.engine.budget import AttemptAccount, Budget, Purse
 from agentcompass.records import Usage
-from support.endpoint import FakeEndpoint, chat
+from agentcompass.testing import FakeEndpoint, chat
 
 PRICE = "prices:\n  m: {input: 1000000, output: 0}\n"
 """A dollar for each token of input."""

@@ -9,7 +9,7 @@ import trio
 from agentcompass.components.base import AgentOutcome, Evaluation, Where
 from agentcompass.engine.control import Control
 from agentcompass.errors import EvaluatorError, ModelError, SandboxError
-from support.endpoint import FakeEndpoint, chat, rate_limited
+from agentcompass.testing import FakeEndpoint, chat, rate_limited
 from support.requests import model_config
 from support.scripted import ScriptedEnvironment, SyncHarness, path, run, scripted_request, tasks
 
@@ -350,6 +350,25 @@ async def test_a_sandbox_that_breaks_in_use_ends_the_attempt_at_once(tmp_path):
     assert ran.record().failure.code == "sandbox-died"
     assert ran.record().failure.phase == "run"
     assert not ran.leases()
+
+
+async def test_a_sandbox_that_breaks_for_a_reason_of_its_own_is_told_by_that_and_closes_well(
+    tmp_path,
+):
+    async def break_soon():
+        await trio.sleep(0.05)
+        raise SandboxError("it has written too much", code="storage-exceeded", retryable=False)
+
+    made = scripted_request(
+        {"load": lambda: tasks(1)},
+        {"sandbox": True, "run": lambda *_: trio.sleep_forever()},
+        {"using": break_soon},
+    )
+    ran = await run(tmp_path, made)
+    failure = ran.record().failure
+    assert (failure.code, failure.retryable) == ("storage-exceeded", False)
+    assert "it has written too much" in failure.message
+    assert "closing sandbox" not in log(ran)
 
 
 async def test_a_task_that_needs_an_image_where_there_are_none_fails_alone(tmp_path):

@@ -26,13 +26,12 @@ from pydantic import TypeAdapter
 
 from agentcompass.components.models.protocols import CODECS
 from agentcompass.records import Usage
-from support import dialects
-from support.conversation import TOOLS, answered, foreign_reply, told
-from support.endpoint import (
+from agentcompass.testing import (
     FakeEndpoint,
     Reaction,
     anthropic_error,
     chat,
+    dialects,
     echo_key,
     json_answer,
     message,
@@ -40,6 +39,7 @@ from support.endpoint import (
     response,
     streamed,
 )
+from support.conversation import TOOLS, answered, foreign_reply, told
 from support.shapes import misfits
 
 CHAT_LIKE = ("openai-chat", "openai-responses", "anthropic")

@@ -12,9 +12,9 @@ from agentcompass.components.models.anthropic import DEFAULT_MAX_TOKENS, VERSION
 from agentcompass.components.models.anthropic_stream import AnthropicStream
 from agentcompass.errors import ModelError
 from agentcompass.records import Usage
-from support import dialects
+from agentcompass.testing import dialects
+from agentcompass.testing.dialects import redacted_block, text_block, thinking_block, tool_block
 from support.conversation import PNG, TOOLS, answered, foreign_reply, told
-from support.dialects import redacted_block, text_block, thinking_block, tool_block
 
 CODEC = Anthropic()
 USAGE = Usage(calls=1)

@@ -10,12 +10,11 @@ import trio
 from agentcompass.components.messages import Message, Tool
 from agentcompass.components.models.anthropic import DEFAULT_MAX_TOKENS
 from agentcompass.records import Usage
-from support import dialects
-from support.dialects import thinking_block
-from support.endpoint import (
+from agentcompass.testing import (
     FakeEndpoint,
     anthropic_error,
     chat,
+    dialects,
     echo,
     echo_key,
     error,
@@ -26,6 +25,7 @@ from support.endpoint import (
     streamed,
     typed_events,
 )
+from agentcompass.testing.dialects import thinking_block
 from support.opened import KEY, QUICK, Opened
 
 BASH = Tool(name="bash", description="runs", parameters={"type": "object"})
@@ -390,7 +390,7 @@ async def test_what_cannot_pass_is_told_at_once(dialect, status, kind, words, co
 @DIALECTS
 @pytest.mark.parametrize(
     ("status", "code"),
-    [(429, "rate-limited"), (500, "server-error"), (503, "server-error"), (529, "server-error")],
+    [(429, "rate-limited"), (500, "server-error"), (503, "overloaded"), (529, "overloaded")],
 )
 async def test_what_may_pass_is_tried_again(dialect, status, code):
     kind = {429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
@@ -412,7 +412,7 @@ async def test_a_wait_that_is_asked_for_is_kept(dialect):
 async def test_an_error_in_the_middle_of_a_stream_is_tried_again(dialect):
     reply, opened, _ = await ask(dialect, dialect.broken_stream, dialect.hello)
     assert reply.message.text == "hello"
-    assert [retry.code for retry in opened.retries] == ["server-error"]
+    assert [retry.code for retry in opened.retries] in (["server-error"], ["overloaded"])
 
 
 @DIALECTS

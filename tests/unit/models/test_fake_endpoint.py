@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support.endpoint import BEHAVIOURS, FakeEndpoint, chat, error, no_answer
+from agentcompass.testing import FakeEndpoint, chat, error, no_answer
+from agentcompass.testing.behaviours import BEHAVIOURS
 
 TESTS_DIR = Path(__file__).parents[2]
 BODY = json.dumps({"messages": [{"role": "user", "content": "hi"}]}).encode()
@@ -79,7 +80,7 @@ def test_every_named_behaviour_can_be_written(name):
 
 def start(*options, parent=()):
     environment = {**os.environ, "PYTHONPATH": str(TESTS_DIR)}
-    command = [*parent, sys.executable, "-m", "support.endpoint", *options]
+    command = [*parent, sys.executable, "-m", "agentcompass.testing", *options]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 

@@ -8,19 +8,19 @@ from agentcompass.components.base import TaskInput
 from agentcompass.components.harnesses.openai_chat import OpenAIChat
 from agentcompass.components.harnesses.tool_loop.loop import SYSTEM_PROMPT, ToolLoop
 from agentcompass.components.messages import Message
-from support import dialects
-from support.components import make, open_session
-from support.dialects import choices
-from support.endpoint import (
+from agentcompass.testing import (
     FakeEndpoint,
     anthropic_error,
     chat,
+    dialects,
     error,
     json_answer,
     message,
     response,
     streamed,
 )
+from agentcompass.testing.dialects import choices
+from support.components import make, open_session
 from support.opened import Opened
 
 TOLD = TaskInput(messages=(Message(role="user", content="What is 6 * 7?"),))

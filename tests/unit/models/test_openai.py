@@ -13,8 +13,8 @@ from agentcompass.components.models.openai_completions import OpenAICompletions
 from agentcompass.components.models.openai_stream import ChoiceStream
 from agentcompass.errors import ModelError
 from agentcompass.records import Usage
-from support.dialects import chat_events
-from support.endpoint import chat, completion, stream
+from agentcompass.testing import chat, completion, stream
+from agentcompass.testing.dialects import chat_events
 
 CHAT, TEXT = OpenAIChat(), OpenAICompletions()
 USAGE = Usage(calls=1)

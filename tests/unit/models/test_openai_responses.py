@@ -12,15 +12,15 @@ from agentcompass.components.models.openai_responses import OpenAIResponses
 from agentcompass.components.models.openai_responses_stream import ResponsesStream
 from agentcompass.errors import ModelError
 from agentcompass.records import Usage
-from support import dialects
-from support.conversation import PNG, TOOLS, answered, foreign_reply, told
-from support.dialects import (
+from agentcompass.testing import dialects
+from agentcompass.testing.dialects import (
     output_call,
     output_message,
     output_reasoning,
     output_refusal,
     output_text,
 )
+from support.conversation import PNG, TOOLS, answered, foreign_reply, told
 
 CODEC = OpenAIResponses()
 USAGE = Usage(calls=1)

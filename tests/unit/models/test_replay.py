@@ -7,7 +7,15 @@ import pytest
 
 import agentcompass
 from agentcompass import ConfigurationError, EvaluationFailedError
-from support.endpoint import FakeEndpoint, chat, error, message, rate_limited, response, streamed
+from agentcompass.testing import (
+    FakeEndpoint,
+    chat,
+    error,
+    message,
+    rate_limited,
+    response,
+    streamed,
+)
 
 TASKS = 6
 

@@ -15,7 +15,7 @@ from agentcompass.net.http import (
     RequestBody,
     StalledError,
 )
-from support.endpoint import (
+from agentcompass.testing import (
     FakeEndpoint,
     Reaction,
     chat,

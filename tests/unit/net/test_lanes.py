@@ -12,7 +12,8 @@ import trio
 
 from agentcompass.net import lanes
 from agentcompass.net.lanes import StackTransport, as_httpx_errors, ssl_context
-from support.endpoint import BIG_SIZE, FakeEndpoint, chat, no_answer
+from agentcompass.testing import FakeEndpoint, chat, no_answer
+from agentcompass.testing.behaviours import BIG_SIZE
 
 
 async def ask(transport, url, body=b"{}"):

@@ -9,7 +9,7 @@ import trio
 
 from agentcompass.net.lanes import StackTransport, ssl_context
 from agentcompass.net.proxies import SHARD_SIZE, ShardedTransport, open_transport, proxy_for
-from support.endpoint import FakeEndpoint, chat
+from agentcompass.testing import FakeEndpoint, chat
 
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "request_method")
 
