@@ -34,9 +34,11 @@ _EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
 COMMANDS: Final = (
     ("run", "run:command", "Evaluate a model, in a harness, on a benchmark."),
     ("launch", "launch:command", "Run the evaluations of an orchestration file."),
+    ("prefetch", "prefetch:command", "Download the data and images of a benchmark ahead of time."),
     ("status", "status:command", "Show what a run or a launch in another process is doing now."),
     ("summary", "summary:command", "Show the scores of a run, or compare several."),
     ("regrade", "regrade:command", "Evaluate again what the agents of a run left."),
+    ("export", "export:command", "Write a run in the form of another tool."),
     ("list", "list:command", "List benchmarks, harnesses, environments, recipes or analyzers."),
     ("config", "config:app", "Show settings, where they come from and what they mean."),
     ("env", "env:app", "List or remove the sandboxes that earlier runs left."),
@@ -44,7 +46,7 @@ COMMANDS: Final = (
 )
 """Name, object below `agentcompass.cli`, and line in the help of each command."""
 
-_WITH_OPTIONS: Final = ("run", "launch", "regrade")
+_WITH_OPTIONS: Final = ("run", "launch", "regrade", "prefetch")
 """Those that are a `parameters.OptionCommand`."""
 
 

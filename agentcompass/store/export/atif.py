@@ -300,7 +300,9 @@ def _time(text: str) -> datetime | None:
 
 def _some(step: Step, names: Iterable[str]) -> dict[str, Any]:
     """The fields of a step that say something."""
-    return {name: step[name] for name in names if step.get(name) not in (None, False)}
+    return {
+        name: step[name] for name in names if step.get(name) is not None and step[name] is not False
+    }
 
 
 def _flat(message: JSON) -> str:
