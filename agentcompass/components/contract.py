@@ -34,7 +34,7 @@ BASES: Final[dict[Kind, type[Component[Any]]]] = {
     "analyzer": Analyzer,
 }
 
-_AWAITED: Final = (Environment.preflight, Environment.remove)
+_AWAITED: Final = (Environment.preflight, Environment.check_listening, Environment.remove)
 """Methods that are awaited where no thread stands by to run a plain function."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -69,6 +69,11 @@ def _common_faults(cls: type[Component[Any]]) -> list[str]:
         for attribute in ("description", "version")
         if not isinstance(getattr(cls, attribute, None), str)
     ]
+    extra, requires = getattr(cls, "extra", None), getattr(cls, "requires", None)
+    if not isinstance(extra, str | None):
+        faults.append("has an `extra` that is no text")
+    if not isinstance(requires, tuple) or not all(isinstance(name, str) for name in requires):
+        faults.append("has `requires` that is no tuple of texts")
     if not (inspect.isclass(cls.Params) and attrs.has(cls.Params)):
         faults.append("has a `Params` that is no attrs class")
     faults += _method_faults(cls)

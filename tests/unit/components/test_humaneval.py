@@ -85,7 +85,7 @@ async def test_a_wrong_parameter_is_told(tmp_path, params, words):
         await loaded(tmp_path, **params)
 
 
-async def test_without_the_package_it_is_not_ready(tmp_path, monkeypatch):
+async def test_without_its_data_it_is_not_ready(tmp_path, monkeypatch):
     monkeypatch.setattr(humaneval, "_data_file", lambda: None)
     with pytest.raises(PreflightError, match="humaneval"):
         await loaded(tmp_path)
@@ -96,13 +96,6 @@ async def test_data_of_another_kind_is_not_ready(tmp_path, monkeypatch):
     file.write_bytes(b"not gzip")
     monkeypatch.setattr(humaneval, "_data_file", lambda: file)
     with pytest.raises(PreflightError, match="is not the data of HumanEval"):
-        await loaded(tmp_path)
-
-
-async def test_data_that_vanishes_after_the_package_was_found_is_not_ready(tmp_path, monkeypatch):
-    there = iter([tmp_path / "HumanEval.jsonl.gz", None])
-    monkeypatch.setattr(humaneval, "_data_file", lambda: next(there))
-    with pytest.raises(PreflightError, match="the data of HumanEval has vanished"):
         await loaded(tmp_path)
 
 
