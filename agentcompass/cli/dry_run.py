@@ -28,7 +28,6 @@ _WIDTH: Final = 100
 _HEAD: Final = ("tasks", "attempts", "sandboxed", "images", "reused")
 _MAX_IMAGES: Final = 20
 """Listed for people; programs get all."""
-_OWN_IMAGE: Final = "(the environment's own)"
 
 
 def show(orchestration: Orchestration, context: Context, format: Format) -> int:  # noqa: A002  # the flag's name
@@ -134,8 +133,7 @@ def _images_of(surveys: Sequence[Survey]) -> list[tuple[str, str]]:
             is_unknown = one.missing_images is None
             is_missing = not is_unknown and image in (one.missing_images or ())
             states[image] = "?" if is_unknown else "missing" if is_missing else "there"
-    rows = [(image or _OWN_IMAGE, state) for image, state in states.items()]
-    return sorted(rows, key=lambda row: (row[1] == "there", row))
+    return sorted(states.items(), key=lambda row: (row[1] == "there", row))
 
 
 def _images(one: Survey) -> str:

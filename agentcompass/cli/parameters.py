@@ -10,7 +10,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast, final
 
@@ -53,6 +53,7 @@ class OptionCommand:
             exit code.
         positional: Arguments of the command that are no options of `cls`.
         extra: Flags of the command that are no options of `cls`.
+        only: Names of the options that the command has; None: all.
         line: The arguments that are to be read, if they are known; see `on`.
     """
 
@@ -63,10 +64,11 @@ class OptionCommand:
         *,
         positional: Sequence[inspect.Parameter] = (),
         extra: Sequence[inspect.Parameter] = (),
+        only: Collection[str] | None = None,
         line: Sequence[str] | None = None,
     ) -> None:
         self._cls, self._body, self._line = cls, body, line
-        self._positional, self._extra = positional, extra
+        self._positional, self._extra, self._only = positional, extra, only
         self.__doc__ = body.__doc__
 
     def on(self, line: Sequence[str]) -> OptionCommand:
@@ -75,8 +77,14 @@ class OptionCommand:
         To cyclopts an option costs a third of a millisecond, given or not. If the line has anything else that looks
         like an option, all are there, for the help or the message that it will end in.
         """
-        own = {"positional": self._positional, "extra": self._extra}
-        return OptionCommand(self._cls, self._body, **own, line=line)
+        return OptionCommand(
+            self._cls,
+            self._body,
+            positional=self._positional,
+            extra=self._extra,
+            only=self._only,
+            line=line,
+        )
 
     def __call__(self, *arguments: Any, **named: Any) -> int:
         """Call the body with what cyclopts has read."""
@@ -89,7 +97,7 @@ class OptionCommand:
     @functools.cached_property
     def __signature__(self) -> inspect.Signature:
         stdin = values.Stdin()
-        shown = _shown(self._cls)
+        shown = _shown(self._cls, self._only)
         named = self._named(shown)
         docs = field_docs(cast("type", self._cls)) if named is None else {}
         own = [_parameter(option, docs, stdin) for option in (shown if named is None else named)]
@@ -132,10 +140,12 @@ def flag(name: str, annotation: Any, default: Any, *, text: str, **more: Any) ->
 # --- from an option to a parameter
 
 
-def _shown(cls: type[RuntimeOptions]) -> list[NamedOption]:
+def _shown(cls: type[RuntimeOptions], only: Collection[str] | None) -> list[NamedOption]:
     seen: set[str] = set()
     shown = []
     for option in options_of(cls):
+        if only is not None and option.name not in only:
+            continue
         if option.flag is not None and option.flag not in seen:
             seen.add(option.flag)  # reuse and reuse_run_id are one flag
             shown.append(option)

@@ -20,7 +20,12 @@ from agentcompass.engine.control import EXIT_CODES
 from agentcompass.options import LaunchOptions, RunOptions, options_of
 from agentcompass.plan.explain import KeyDoc, docs_of
 from agentcompass.spec.docs import field_docs
-from agentcompass.spec.resolved import ExecutionConfig, ModelConfig, RuntimeConfig
+from agentcompass.spec.resolved import (
+    CALL_SETTINGS,
+    ExecutionConfig,
+    ModelConfig,
+    RuntimeConfig,
+)
 from agentcompass.spec.written import (
     MatrixSection,
     ModelSection,
@@ -45,8 +50,6 @@ SECTIONS: Final[Mapping[str, type]] = {
     "prices": Price,
 }
 """The sections that people write, those of components apart."""
-_LIMITS: Final = ("max_retries", "timeout_seconds", "max_connections")
-"""What in `model.params` is ours."""
 _ENDINGS: Final = (
     errors.ConfigurationError,
     errors.PreflightError,
@@ -92,7 +95,7 @@ def keys(section: str) -> str:
     """The keys of one of `SECTIONS`."""
     docs = docs_of(section, SECTIONS[section])
     if section == "model.params":
-        docs = tuple(doc for doc in docs if _name(doc) in _LIMITS)
+        docs = tuple(doc for doc in docs if _name(doc) in CALL_SETTINGS)
     if section == "matrix":
         inherited = attrs.fields_dict(OrchestrationDefaults)
         docs = tuple(doc for doc in docs if _name(doc) not in inherited)

@@ -54,6 +54,8 @@ def tag_of(build: Build, check: Callable[[], None]) -> str:
         DockerError: There is no such Dockerfile (code `build-failed`).
         OSError: Something cannot be read.
     """
+    if ".." in Path(build.dockerfile).parts or Path(build.dockerfile).is_absolute():
+        raise DockerError(f"{build.dockerfile} is not in {build.context}", code="build-failed")
     if not (build.context / build.dockerfile).is_file():
         raise DockerError(f"there is no {build.dockerfile} in {build.context}", code="build-failed")
     digest = hashlib.sha256()

@@ -30,6 +30,10 @@ _BY_WORDS: Final = (
     ("no basic auth credentials", "registry-auth-failed"),
     ("authentication required", "registry-auth-failed"),
     ("no such network", "no-such-network"),
+    ("unable to find user", "no-such-user"),
+    ("no matching entries in passwd file", "no-such-user"),
+    ("could not select device driver", "no-such-device"),
+    ("executable file not found", "no-such-program"),
     ("no space left on device", "disk-full"),
     ("cannot overwrite", "bad-request"),
     ("too many links", "not-found"),
@@ -41,12 +45,20 @@ _BY_WORDS: Final = (
 _FINAL: Final = {
     "artifact-too-large",
     "bad-engine-address",
+    "bad-path",
     "bad-request",
     "build-failed",
+    "build-timeout",
+    "ended-from-inside",
     "forbidden",
+    "memory-exceeded",
+    "no-such-device",
     "no-such-image",
+    "no-such-program",
+    "no-such-user",
     "path-outside",
     "registry-auth-failed",
+    "taken-over",
 }
 """Codes of failures that another try would only repeat."""
 

@@ -27,6 +27,9 @@ SILENCE_SECONDS: Final = 600.0
 """How long a pull or a build may say nothing: a step of a build prints what it likes."""
 TAIL_LINES: Final = 20
 """Of a failed build's output, in the error."""
+_STEP: Final = re.compile(r"Step \d+/\d+ : ")
+_CHATTER: Final = re.compile(r"\s*$| ---> |Removing intermediate container ")
+"""Lines of a builder that tell of its own work only."""
 _GONE: Final = 404
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 """In which the builder shows what a step writes on its standard error."""
@@ -112,30 +115,49 @@ class Images:
                 if "is not supported" not in error.message:
                     raise
 
-    async def is_built(self, build: Build) -> bool:
-        """Whether there is an image of a directory's content.
+    async def inspect_built(self, build: Build) -> Mapping[str, Any] | None:
+        """Return what the engine knows about the image of a directory's content; None if it has none.
 
         Raises:
             DockerError: There is no Dockerfile in it (code `build-failed`), or the engine does not answer.
             OSError: The directory cannot be read.
         """
-        return await self.inspect(await self._tag_of(build)) is not None
+        return await self.inspect(await self._tag_of(build))
 
-    async def build(self, build: Build, *, progress: Progress = lambda _text: None) -> str:
+    async def build(
+        self,
+        build: Build,
+        *,
+        timeout_seconds: float | None = None,
+        progress: Progress = lambda _text: None,
+    ) -> str:
         """Return the tag of an image that is built from a directory, unless one of the same content is there.
 
         Cancelling the only task that waits for it ends the build.
 
+        Args:
+            build: How.
+            timeout_seconds: For building it; None: no limit.
+            progress: Is told.
+
         Raises:
-            DockerError: It cannot be built (code `build-failed`, with the end of its output; `disk-full`, ...).
+            DockerError: It cannot be built: `build-failed` or `build-timeout`, with the step and the end of its output;
+                `disk-full`, ...
             OSError: The directory cannot be read.
         """
         tag = await self._tag_of(build)
 
         async def work() -> str:
-            if await self.inspect(tag) is None:
-                await self._build(build, tag, progress)
-            return tag
+            if await self.inspect(tag) is not None:
+                return tag
+            log = _BuildLog(build, progress)
+            with trio.move_on_after(timeout_seconds or math.inf) as limit:
+                await self._build(build, tag, log)
+                return tag
+            assert limit.cancelled_caught
+            raise DockerError(
+                log.message(f"was not built within {timeout_seconds:g} s"), code="build-timeout"
+            )
 
         return await self._once(tag, work)
 
@@ -184,23 +206,17 @@ class Images:
         layers = _Layers()
 
         def take(told: Mapping[str, Any]) -> None:
-            _raise_told(told, f"the image {name} cannot be pulled", "pull-failed")
+            if words := _complaint(told):
+                message = f"the image {name} cannot be pulled: {words}"
+                raise DockerError(message, code=code_for(words) or "pull-failed")
             progress(layers.add(told))
 
         with _refusals_are("pull-failed"):
             async with self._docker.stream(ask) as body:
                 await _follow(body, take)
 
-    async def _build(self, build: Build, tag: str, progress: Progress) -> None:
+    async def _build(self, build: Build, tag: str, log: _BuildLog) -> None:
         credentials = await self._in_thread(sdk.all_registry_auth)
-        tail: deque[str] = deque(maxlen=TAIL_LINES)
-
-        def take(told: Mapping[str, Any]) -> None:
-            output = "\n".join(tail)
-            _raise_told(told, f"an image cannot be built\n{output}\n", "build-failed")
-            for line in _COLOURS.sub("", str(told.get("stream", ""))).splitlines():
-                tail.append(line)
-                progress(line)
 
         async def send(content: httpx.AsyncByteStream) -> None:
             ask = Ask(
@@ -214,7 +230,7 @@ class Images:
                 silence_seconds=SILENCE_SECONDS,
             )
             async with self._docker.stream(ask) as body:
-                await _follow(body, take)
+                await _follow(body, log.take)
 
         with _refusals_are("build-failed"):
             await made_meanwhile(self._docker, lambda give, check: pack(build, give, check), send)
@@ -252,6 +268,43 @@ class _Layers:
         return f"{done / 1e6:.0f} of {total / 1e6:.0f} MB"
 
 
+@final
+class _BuildLog:
+    """What a builder says.
+
+    Args:
+        build: What is built.
+        progress: Is told each line.
+    """
+
+    def __init__(self, build: Build, progress: Progress) -> None:
+        self._build, self._progress = build, progress
+        self._step = ""
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+
+    def take(self, told: Mapping[str, Any]) -> None:
+        """Take one message.
+
+        Raises:
+            DockerError: It says that the build failed.
+        """
+        if words := _complaint(told):
+            message = self.message(f"cannot be built: {words}")
+            raise DockerError(message, code=code_for(words) or "build-failed")
+        for line in _COLOURS.sub("", str(told.get("stream", ""))).splitlines():
+            if _STEP.match(line):
+                self._step = line
+            if not _CHATTER.match(line):
+                self._tail.append(line)
+            self._progress(line)
+
+    def message(self, what: str) -> str:
+        """Say what has become of the build, at which step, and what was written before."""
+        step = [self._step] if self._step and self._step not in self._tail else []
+        head = f"the image of {self._build.context / self._build.dockerfile} {what}"
+        return "\n".join((head, *step, *self._tail))
+
+
 async def _follow(body: Body, take: Callable[[Mapping[str, Any]], None]) -> None:
     """Hand out an answer of one JSON object a line, as it comes."""
     rest = b""
@@ -273,10 +326,11 @@ def _refusals_are(code: str) -> Iterator[None]:
         raise DockerError(error.message, code=code, status=error.status) from error
 
 
-def _raise_told(told: Mapping[str, Any], what: str, code: str) -> None:
-    if "error" in told:
-        words = str((told.get("errorDetail") or {}).get("message") or told["error"])
-        raise DockerError(f"{what}: {words}", code=code_for(words) or code)
+def _complaint(told: Mapping[str, Any]) -> str:
+    """What a message says that failed; empty if it says nothing of that kind."""
+    if "error" not in told:
+        return ""
+    return str((told.get("errorDetail") or {}).get("message") or told["error"])
 
 
 def _with_tag(name: str) -> str:

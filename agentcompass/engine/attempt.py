@@ -129,7 +129,8 @@ class Execution:
         async with AsyncExitStack() as agent_sandbox:
             session = None
             if self.parts.agent_needs_sandbox(self.job.task):
-                session = await agent_sandbox.enter_async_context(self._sandbox(plan, "agent"))
+                equipped = self.parts.harness.equip(plan)
+                session = await agent_sandbox.enter_async_context(self._sandbox(equipped, "agent"))
             await self._let_agent_work(session)
             if session is not None and not self._keeps_processes(where):
                 await self._collect(session, plan, to_evaluator=where is Where.FRESH)

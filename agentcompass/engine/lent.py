@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import final
 
-from agentcompass.components.base import AgentOutcome, AttemptModel
+from agentcompass.components.base import AgentOutcome, AttemptModel, Gateway
 from agentcompass.components.messages import Reply
 from agentcompass.errors import ModelError
 from agentcompass.records import JSON, Usage
@@ -42,14 +43,22 @@ class NoModel:
 
     async def chat(self, *_args: object, **_kwargs: object) -> Reply:
         """Refuse."""
-        raise ModelError(
-            "this harness declares that it needs no model", code="no-model", retryable=False
-        )
+        raise _no_model()
 
     complete = chat
 
+    def serve(self, *_args: object, **_kwargs: object) -> AbstractAsyncContextManager[Gateway]:
+        """Refuse."""
+        raise _no_model()
+
     def revoke(self) -> None:
         """Nothing to revoke."""
+
+
+def _no_model() -> ModelError:
+    return ModelError(
+        "this harness declares that it needs no model", code="no-model", retryable=False
+    )
 
 
 def no_answer(model: AttemptModel, outcome: AgentOutcome) -> ModelError:

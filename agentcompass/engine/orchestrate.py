@@ -148,6 +148,7 @@ class _Run:
                 for watcher in (
                     self._end_in_time,
                     self._tell_limits,
+                    self.shared.clients.keep_in_step,
                     self.scheduler.ring,
                     self._skip_what_does_not_fit,
                     self._reap,
@@ -275,16 +276,20 @@ class _Run:
                     await run.skip_rest(self.budget.refusal(run.lane.name))
 
     async def _tell_limits(self) -> None:
-        """Once a second, if it has changed: how many run, what the others wait for, and how many sandboxes there are."""
-        told: tuple[object, ...] = ()
+        """Once a second, if it has changed: how many run, what the others and the calls wait for, how many sandboxes are."""
+        told: dict[str, object] = {}
         while True:
             await trio.sleep(1)
-            running, waiting, live = self.scheduler.running, self._waiting(), len(self._live())
-            if (running, waiting, live) != told:
-                told = (running, waiting, live)
-                self.emit(
-                    LimitsChanged(at=wall_clock(), running=running, waiting=waiting, sandboxes=live)
-                )
+            now = LimitsChanged(
+                at=wall_clock(),
+                running=self.scheduler.running,
+                waiting=self._waiting(),
+                sandboxes=len(self._live()),
+                endpoints=self.shared.clients.binding(),
+            )
+            if (new := now.as_dict() | {"at": 0}) != told:
+                told = new
+                self.emit(now)
 
     def _waiting(self) -> dict[str, int]:
         """Attempts that do not run, by what binds them now."""

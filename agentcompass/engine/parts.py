@@ -11,6 +11,7 @@ import trio
 
 from agentcompass.components import registry
 from agentcompass.components.base import (
+    GATEWAY_CONNECTIONS,
     Benchmark,
     Capabilities,
     Environment,
@@ -57,6 +58,23 @@ class Parts:
         }
         versions = {f"{role}:{part.id}": part.version for role, part in named.items()}
         return versions | {f"recipe:{recipe.id}": recipe.version for recipe in self.recipes}
+
+    @property
+    def serves_model(self) -> bool:
+        """Whether programs in the agent's sandboxes call the model by themselves."""
+        return self.harness.brings_client and not self.is_regrading
+
+    @property
+    def sandbox_descriptors(self) -> int:
+        """Open files and sockets of this process that an open sandbox takes."""
+        gateway = GATEWAY_CONNECTIONS + 1 if self.serves_model else 0
+        return self.environment.descriptors + gateway
+
+    async def check_environment(self) -> None:
+        """Check that the environment can make sandboxes, and what the harness needs of them; see `Environment.preflight`."""
+        await self.environment.preflight()
+        if self.serves_model:
+            await self.environment.check_listening()
 
     def agent_needs_sandbox(self, task: Task) -> bool:
         """Whether the agent works in a sandbox."""
@@ -206,6 +224,11 @@ class explained:  # noqa: N801  # a context manager reads as a word
         return None
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        passes = (AgentCompassError, trio.Cancelled, KeyboardInterrupt)
-        if error is not None and not isinstance(error, passes):
+        if error is not None and not _speaks_for_itself(error):
             raise EvaluationFailedError(f"{self._what}: {describe(error)}") from error
+
+
+def _speaks_for_itself(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):  # as a nursery of a component's wraps a cancellation
+        return error.split((trio.Cancelled, KeyboardInterrupt))[1] is None
+    return isinstance(error, AgentCompassError | trio.Cancelled | KeyboardInterrupt)

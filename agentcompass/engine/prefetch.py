@@ -9,6 +9,7 @@ import trio
 
 from agentcompass.components.base import ImageSource, Task
 from agentcompass.data import frozen
+from agentcompass.engine.extras import get_ready
 from agentcompass.engine.images import images_of
 from agentcompass.engine.limits import Limits
 from agentcompass.engine.parts import Parts, build, explained
@@ -82,6 +83,7 @@ class Prefetch:
         threads = Limits.create({}, runtime.task_concurrency).component_threads
         parts = build(request, runtime.recipe_dirs)
         context = load_context(runtime, self._tell)
+        await get_ready(parts, context, threads)
         tasks = await load_tasks(parts.benchmark, context, threads)
         self._tasks = len(tasks)
         sources = await images_of(parts, request, tasks, threads, on_broken=self._take_broken)

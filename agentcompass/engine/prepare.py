@@ -80,10 +80,10 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         request,
         len(tasks) * request.execution.k,
         has_model=bool(client or judge),
-        sandbox=parts.environment.descriptors if has_sandbox else 0,
+        sandbox=parts.sandbox_descriptors if has_sandbox else 0,
     )
     if has_sandbox:
-        await parts.environment.preflight()
+        await parts.check_environment()
         await _check_images(parts, request, shared, tasks, note)
     info = _info(request, shared, parts)
     plan = parts.run_plan(request, tasks)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import final
 
+import trio
+
 from agentcompass.components import model_clients
-from agentcompass.components.base import ModelClient
+from agentcompass.components.base import ModelClient, ModelEndpoints
 from agentcompass.data import frozen
 from agentcompass.engine.budget import Budget
 from agentcompass.engine.control import Control
@@ -17,6 +19,7 @@ from agentcompass.engine.limits import Limits
 from agentcompass.engine.scheduler import Scheduler
 from agentcompass.errors import StoreError
 from agentcompass.progress.events import EventSink
+from agentcompass.records import JSON
 from agentcompass.secrets import Scrubber
 from agentcompass.spec.resolved import ModelConfig, Orchestration
 from agentcompass.store.writer import Writer
@@ -36,6 +39,8 @@ class Clients:
         path = orchestration.runtime.record
         self.recorder = None if path is None else model_clients.open_recorder(path, scrubber)
         self._open: list[tuple[ModelConfig, tuple[str, ...], ModelClient]] = []
+        self._endpoints: ModelEndpoints | None = None
+        self._is_in_use = trio.Event()
 
     def get(self, config: ModelConfig, harness_protocols: tuple[str, ...]) -> ModelClient:
         """Return the client for a model and who calls it.
@@ -46,14 +51,28 @@ class Clients:
         for known, protocols, client in self._open:
             if known == config and protocols == harness_protocols:
                 return client
+        if self._endpoints is None:
+            self._endpoints = model_clients.open_endpoints()
+            self._is_in_use.set()
         client = model_clients.open_client(
             config,
             harness_protocols=harness_protocols,
             prices=self._prices,
             recorder=self.recorder,
+            endpoints=self._endpoints,
         )
         self._open.append((config, harness_protocols, client))
         return client
+
+    def binding(self) -> Mapping[str, Mapping[str, JSON]]:
+        """Return what holds calls back now, as `components.base.ModelEndpoints` says."""
+        return {} if self._endpoints is None else self._endpoints.binding()
+
+    async def keep_in_step(self) -> None:
+        """Share the limits of endpoints with other runs on this machine, until cancelled."""
+        await self._is_in_use.wait()
+        if self._endpoints is not None:
+            await self._endpoints.keep_in_step()
 
     async def aclose(self) -> None:
         """Close them all, each also when the one before failed or time is over."""

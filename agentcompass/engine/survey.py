@@ -155,7 +155,7 @@ class _Surveyor:
         if tasks is None:
             # which tasks need a sandbox is not known
             if parts.harness.needs_sandbox or parts.benchmark.evaluates_in is not Where.NOWHERE:
-                await parts.environment.preflight()
+                await parts.check_environment()
             return
         has_sandbox = bool(self._found.sandboxed)
         with self._noting("open files could not be counted"):
@@ -164,13 +164,13 @@ class _Surveyor:
                 self._request,
                 len(tasks) * self._request.execution.k,
                 has_model=parts.harness.needs_model,
-                sandbox=parts.environment.descriptors if has_sandbox else 0,
+                sandbox=parts.sandbox_descriptors if has_sandbox else 0,
             )
         sources: Sequence[ImageSource] | None = None
         with self._noting("the images could not be named"):
             sources = await self._name_images(parts, filter(parts.needs_sandbox, tasks))
         if has_sandbox:
-            await parts.environment.preflight()
+            await parts.check_environment()
         if sources is not None:
             sizes = await sizes_of(parts, self._request, sources)
             missing = {source.name for source, size in sizes.items() if size is None}

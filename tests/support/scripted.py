@@ -21,6 +21,7 @@ from agentcompass.components.base import (
     Environment,
     Evaluation,
     Harness,
+    ImageSource,
     Session,
     Task,
     TaskInput,
@@ -206,6 +207,16 @@ class ScriptedEnvironment(Environment[EnvironmentScript]):
         await obey(self.params.removing)
         self.existing.discard(lease.name)
         self.log.append(("removed", lease.name))
+
+
+class ImagedEnvironment(ScriptedEnvironment):
+    """The same with images: that of a task, else `own`."""
+
+    id = "imagedenvironment"
+    capabilities = Capabilities(images=True)
+
+    def images_of(self, plan):
+        return [ImageSource(image=plan.image or "own")]
 
 
 def path(cls):

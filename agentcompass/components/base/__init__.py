@@ -25,18 +25,23 @@ from agentcompass.components.base.environment import (
 from agentcompass.components.base.harness import Emit, Harness
 from agentcompass.components.base.loading import LoadContext
 from agentcompass.components.base.model import (
+    GATEWAY_CONNECTIONS,
     Account,
     AttemptModel,
+    Gateway,
     Model,
     ModelClient,
+    ModelEndpoints,
     ModelOpener,
     ModelRecorder,
     ModelRetry,
+    ServedCall,
 )
 from agentcompass.components.base.recipe import Recipe
 from agentcompass.components.base.session import (
     DEFAULT_MAX_OUTPUT,
     ExecResult,
+    Inlet,
     KiB,
     MiB,
     Process,
@@ -46,6 +51,7 @@ from agentcompass.components.base.task import AgentOutcome, Evaluation, Task, Ta
 
 __all__ = [
     "DEFAULT_MAX_OUTPUT",
+    "GATEWAY_CONNECTIONS",
     "Account",
     "AgentOutcome",
     "Analyzer",
@@ -57,14 +63,17 @@ __all__ = [
     "Environment",
     "Evaluation",
     "ExecResult",
+    "Gateway",
     "Harness",
     "ImageBuild",
     "ImageSource",
+    "Inlet",
     "KiB",
     "LoadContext",
     "MiB",
     "Model",
     "ModelClient",
+    "ModelEndpoints",
     "ModelOpener",
     "ModelRecorder",
     "ModelRetry",
@@ -74,6 +83,7 @@ __all__ = [
     "Recipe",
     "Resources",
     "SandboxPlan",
+    "ServedCall",
     "Session",
     "Task",
     "TaskInput",

@@ -13,6 +13,7 @@ import attrs
 from agentcompass.components.base.component import Component, P
 from agentcompass.components.base.session import Session
 from agentcompass.data import frozen
+from agentcompass.errors import PreflightError
 from agentcompass.records import Lease
 
 
@@ -90,6 +91,9 @@ class SandboxPlan:
     user: str | None = None
     """Who commands run as by default; None: the environment's own choice."""
     network: bool = True
+    shared: Mapping[str, Path] = attrs.field(factory=dict)
+    """Directories of this machine by their path in the sandbox, where they cannot be written. An environment that cannot do
+    so without a copy leaves them out; whoever needs one uploads it then."""
     artifacts: tuple[str, ...] = ()
     """Paths (relative to the work directory) that go from the agent's sandbox to a fresh one for evaluation."""
 
@@ -124,6 +128,17 @@ class Environment(Component[P]):
         Raises:
             PreflightError: Something is missing; the message says what to do.
         """
+
+    async def check_listening(self) -> None:
+        """Check that programs in its sandboxes can be accepted (`Session.listen`), after `preflight`.
+
+        Raises:
+            PreflightError: They cannot; here always.
+        """
+        raise PreflightError(
+            f"programs in sandboxes of {self.id!r} cannot be given a way to the model",
+            hint="Choose another environment, such as docker or host_process.",
+        )
 
     def images_of(self, plan: SandboxPlan) -> Collection[ImageSource]:
         """Return the images that the sandboxes of a plan start from. Called in a worker thread; brings none.

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from agentcompass.components.base.component import Component, P
+from agentcompass.components.base.environment import SandboxPlan
+from agentcompass.components.base.loading import LoadContext
 from agentcompass.components.base.model import Model
 from agentcompass.components.base.session import Session
 from agentcompass.components.base.task import AgentOutcome, TaskInput
@@ -36,6 +38,8 @@ class Harness(Component[P]):
     """Model protocols it can use, best first."""
     sends: ClassVar[tuple[str, ...]] = ()
     """Model parameters that it sets itself in every call (`tools`): a user's would have no effect, and are refused."""
+    brings_client: ClassVar[bool] = False
+    """Its programs in the sandbox call the model by themselves, by `Model.serve`."""
     run_timeout_seconds: ClassVar[float] = 1800.0
 
     async def preflight(self) -> None:
@@ -45,6 +49,17 @@ class Harness(Component[P]):
             ConfigurationError: A parameter is wrong.
             PreflightError: Something is missing; the message says what to do.
         """
+
+    async def fetch(self, ctx: LoadContext) -> None:
+        """Bring what its attempts share, such as a program, unless it is there; after `preflight`, before the first attempt.
+
+        Raises:
+            PreflightError: It cannot be had.
+        """
+
+    def equip(self, plan: SandboxPlan) -> SandboxPlan:
+        """Return the plan of an agent's sandbox with what this harness needs in it. Pure."""
+        return plan
 
     @abc.abstractmethod
     async def run(

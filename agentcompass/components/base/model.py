@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol
 
 from agentcompass.components.base.loading import LoadContext
+from agentcompass.components.base.session import Session
 from agentcompass.components.messages import Message, Reply, Tool
 from agentcompass.data import frozen
+from agentcompass.errors import ModelError
 from agentcompass.records import JSON, Usage
 from agentcompass.spec.resolved import ModelConfig
+
+GATEWAY_CONNECTIONS: Final = 16
+"""Of the programs in one sandbox to their gateway, at once; further ones wait."""
+
+
+@frozen(kw_only=True)
+class ServedCall:
+    """A model call that a program in the sandbox has made, when it is over."""
+
+    seconds: float
+    """From its request to the end of the answer, retries and waiting for a connection included."""
+    reply: Reply | None = None
+    """None: there was none, or none that can be read; the program may have made more of it."""
+    error: ModelError | None = None
+    """Why there was none."""
+
+
+class Gateway(Protocol):
+    """Where programs in the sandbox reach the model."""
+
+    url: str
+    """As they see it: `http://HOST:PORT`. The paths are those of the protocol, with or without `/v1`."""
+    key: str
+    """What they authenticate with, as a bearer token or as `x-api-key`. It is good for nothing else."""
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that are being answered."""
+        ...
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether a call was refused since there had been `max_calls`."""
+        ...
 
 
 class Model(Protocol):
@@ -45,6 +82,32 @@ class Model(Protocol):
         params: Mapping[str, JSON] | None = None,
     ) -> Reply:
         """Ask a base model to continue a text (`openai-completions`); errors as for `chat`."""
+        ...
+
+    def serve(
+        self,
+        session: Session,
+        *,
+        on_call: Callable[[ServedCall], Awaitable[None]] | None = None,
+        max_calls: int | None = None,
+    ) -> AbstractAsyncContextManager[Gateway]:
+        """Let programs in the sandbox call the model by themselves, during the block, in this model's protocol.
+
+        Their calls are limited, retried, metered and accounted for as those of `chat`; answers are streamed as they come.
+        The key dies at the deadline that is in force here, when the block is cancelled, and when it is left: what is in
+        flight is cut then, and who asks once more is told 401. Whoever starts a program inside the block ends it there.
+
+        Args:
+            session: Of the sandbox.
+            on_call: Told of each call that is over.
+            max_calls: Replies after which the block is cancelled, and left as if it had ended by itself.
+
+        Raises:
+            ModelError: A call has failed in a way that no other call would mend, as `chat` raises it: the block was
+                cancelled. A conversation too long for the model, a request that it cannot understand, and an answer that
+                broke off in the middle are left to the program.
+            SandboxError: The sandbox's programs cannot be given a way (code `cannot-listen`).
+        """
         ...
 
 
@@ -137,6 +200,17 @@ class ModelRecorder(Protocol):
         """
 
 
+class ModelEndpoints(Protocol):
+    """The limits of all endpoints of a run (`net.endpoints.Endpoints`); made by `components.model_clients.open_endpoints`."""
+
+    def binding(self) -> Mapping[str, Mapping[str, JSON]]:
+        """Return what holds calls back now, by the host of the endpoint: the fields of `net.endpoint_limits.Use`."""
+        ...
+
+    async def keep_in_step(self) -> None:
+        """Share the limits with other runs on this machine, until cancelled."""
+
+
 class ModelOpener(Protocol):
     """How the engine makes a client: `components.models.open_client`, reached through the registry."""
 
@@ -147,6 +221,7 @@ class ModelOpener(Protocol):
         harness_protocols: Sequence[str],
         prices: Mapping[str, Mapping[str, float]],
         recorder: ModelRecorder | None = None,
+        endpoints: ModelEndpoints | None = None,
     ) -> ModelClient:
         """Choose the protocol both sides support; ConfigurationError if there is none."""
         ...

@@ -6,10 +6,14 @@ import abc
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agentcompass.data import frozen
+from agentcompass.errors import SandboxError
 from agentcompass.records import JSON
+
+if TYPE_CHECKING:
+    import trio
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -49,6 +53,16 @@ class Process(Protocol):
 
     async def wait(self) -> int:
         """Wait for its end; return the exit code as in `ExecResult`."""
+
+
+@frozen(kw_only=True)
+class Inlet:
+    """A place in a sandbox where its programs connect to, and this process accepts them."""
+
+    host: str
+    """As programs in the sandbox reach it: an address of their own loopback device."""
+    port: int
+    listener: trio.abc.Listener[trio.abc.HalfCloseableStream]
 
 
 class Session(abc.ABC):
@@ -97,6 +111,21 @@ class Session(abc.ABC):
         env: Mapping[str, str] | None = None,
     ) -> AbstractAsyncContextManager[Process]:
         """Start an interactive program; use with `async with`."""
+
+    def listen(self) -> AbstractAsyncContextManager[Inlet]:
+        """Accept connections from programs in the sandbox during the block, and from nobody else, as far as that can be.
+
+        It makes nothing else of this machine reachable, and works in sandboxes without a network too.
+
+        Raises:
+            SandboxError: It cannot be done (code `cannot-listen`); here always, since an environment need not be able to:
+                see `Environment.check_listening`.
+        """
+        raise SandboxError(
+            "programs in this sandbox cannot be given a way to this process",
+            code="cannot-listen",
+            retryable=False,
+        )
 
     @abc.abstractmethod
     async def read_bytes(self, path: str, *, max_bytes: int | None = None) -> bytes:

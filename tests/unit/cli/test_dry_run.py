@@ -21,7 +21,7 @@ PLUGIN = '''
 
 import attrs
 
-from agentcompass.components.base import Capabilities
+from agentcompass.components.base import Capabilities, ImageSource
 from agentcompass.components.benchmarks.jsonl import JsonLines
 from agentcompass.components.environments.host_process import HostProcess
 from agentcompass.errors import PreflightError
@@ -34,8 +34,11 @@ class Images(HostProcess):
         super().__init__(params)
         self.capabilities = Capabilities(images=True)
 
-    async def check_images(self, images):
-        return frozenset(image for image in images if image == "org/two:1")
+    def images_of(self, plan):
+        return [ImageSource(image=plan.image or "org/own:1")]
+
+    async def check_images(self, sources):
+        return {one: None if one.image == "org/two:1" else 1 for one in sources}
 
 
 class NoDaemon(Images):
@@ -154,9 +157,9 @@ def test_what_each_request_needs_stands_below_the_file_as_comments(plugged):
         "# plain    4      12        0          -             -",
         "# boxed    4      4         3          3, 1 missing  -",
         "# images:",
-        "#   org/two:1                missing",
-        "#   (the environment's own)  there",
-        "#   org/one:1                there",
+        "#   org/two:1  missing",
+        "#   org/one:1  there",
+        "#   org/own:1  there",
     ]
     before[plugged.folder / "all.yaml"] = (plugged.folder / "all.yaml").stat().st_mtime_ns
     assert files(plugged) == before, "not even compiled plug-ins"
@@ -284,7 +287,7 @@ def test_as_json_it_is_one_document_with_everything(plugged):
     assert "gone.jsonl" in problem["message"]
     boxed = found["requests"]["boxed"]
     assert (boxed["images"], boxed["missing_images"]) == (
-        ["", "org/one:1", "org/two:1"],
+        ["org/one:1", "org/own:1", "org/two:1"],
         ["org/two:1"],
     )
     assert found["warnings"][0]["requests"] == ["one", "two"]

@@ -1,17 +1,8 @@
 """Images: built and pulled, once each, with errors that tell."""
 
-import base64
-import contextlib
 import json
 import os
-import shutil
-import socket
-import subprocess
-import tarfile
-import time
-from io import BytesIO
 
-import docker as sdk
 import pytest
 import trio
 
@@ -20,6 +11,7 @@ from agentcompass.containers.builds import Build
 from agentcompass.containers.errors import DockerError
 from agentcompass.containers.images import Images
 from support.docker import container, new_name, sh
+from support.registry import Registry
 
 pytestmark = pytest.mark.docker
 
@@ -174,7 +166,9 @@ async def test_a_build_that_is_cancelled_ends_in_the_engine_too(docker, images, 
 async def test_a_build_that_fails_shows_the_end_of_its_output(images, context, image):
     steps = "RUN for n in $(seq 100); do echo line $n; done; exit 9"
     (context / "Dockerfile").write_text(f"FROM {image}\n{steps}\n")
-    with pytest.raises(DockerError, match=r"line 99\nline 100\n(.*\n)*.*code: 9") as caught:
+    with pytest.raises(
+        DockerError, match=r"code: 9\nStep 2/2 : RUN for (.*\n)*line 99\nline 100$"
+    ) as caught:
         await images.build(Build(context=context))
     assert "line 50\n" not in caught.value.message
     assert caught.value.code == "build-failed"
@@ -183,8 +177,24 @@ async def test_a_build_that_fails_shows_the_end_of_its_output(images, context, i
 
 async def test_what_a_step_writes_on_its_standard_error_is_shown_too(images, context, image):
     (context / "Dockerfile").write_text(f"FROM {image}\nRUN echo the reason >&2; exit 9\n")
-    with pytest.raises(DockerError, match=r"\nthe reason\n"):
+    with pytest.raises(DockerError, match=r"\nthe reason$"):
         await images.build(Build(context=context))
+
+
+async def test_a_build_that_takes_too_long_is_ended_and_shows_where_it_was(
+    docker, images, context, image
+):
+    (context / "Dockerfile").write_text(f"FROM {image}\nLABEL t={new_name()}\nRUN sleep 1000\n")
+    said = []
+    with pytest.raises(
+        DockerError, match=r"not built within 1 s\n(.*\n)*.*RUN sleep 1000"
+    ) as caught:
+        await images.build(Build(context=context), timeout_seconds=1, progress=said.append)
+    assert (caught.value.code, caught.value.retryable) == ("build-timeout", False)
+    *_, step = [line.split()[-1] for line in said if "Running in" in line]
+    with trio.fail_after(60):
+        while await life.inspect(docker, step) is not None:
+            await trio.sleep(0.1)
 
 
 @pytest.mark.parametrize(
@@ -199,9 +209,10 @@ async def test_a_dockerfile_that_cannot_be_used_is_told(images, context, dockerf
 
 
 async def test_a_dockerfile_that_is_not_there_is_told(images, context):
-    with pytest.raises(DockerError, match="no Missing in") as caught:
-        await images.build(Build(context=context, dockerfile="Missing"))
-    assert caught.value.code == "build-failed"
+    for dockerfile, words in (("Missing", "no Missing in"), ("../Dockerfile", "is not in")):
+        with pytest.raises(DockerError, match=words) as caught:
+            await images.build(Build(context=context, dockerfile=dockerfile))
+        assert caught.value.code == "build-failed"
 
 
 async def test_an_image_that_is_there_is_not_pulled(images, image):
@@ -220,42 +231,6 @@ async def test_an_image_that_may_not_be_pulled_is_told(images):
 # --- a registry, with a password
 
 
-class Registry:
-    """A real one, on this machine, for one run of the tests."""
-
-    def __init__(self, directory):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        # "me" with the password "pass", as htpasswd -B writes it
-        (directory / "users").write_text(
-            "me:$2y$05$WJhQlqPvFr8Pat7Ozsc7Ke4LWzeo.cMoZUILMjxcQiVxfckXILlae\n"
-        )
-        (directory / "config.yml").write_text(
-            f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {directory}/data}}}}\n"
-            f"http: {{addr: {self.address}}}\n"
-            f"auth: {{htpasswd: {{realm: test, path: {directory}/users}}}}\nlog: {{level: error}}\n"
-        )
-        program = shutil.which("docker-registry")
-        if program is None:
-            pytest.skip("Debian's docker-registry is not installed")
-        self.process = subprocess.Popen(
-            [program, "serve", directory / "config.yml"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        host, port = self.address.split(":")
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError), socket.create_connection((host, int(port))):
-                break
-            time.sleep(0.05)
-
-    def close(self):
-        self.process.terminate()
-        self.process.wait(60)
-
-
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory):
     made = Registry(tmp_path_factory.mktemp("registry"))
@@ -266,30 +241,14 @@ def registry(tmp_path_factory):
 @pytest.fixture
 def pushed(host, registry):
     """An image of the registry that the engine has not."""
-    file = BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as tar:
-        info = tarfile.TarInfo("data")
-        info.size = 3_000_000
-        tar.addfile(info, BytesIO(os.urandom(info.size)))
-    repository = f"{registry.address}/{new_name()}"
-    client = sdk.APIClient(base_url=host, timeout=60)
-    client.import_image_from_data(file.getvalue(), repository=repository, tag="1")
-    account = {"username": "me", "password": "pass"}
-    answer = client.push(repository, tag="1", auth_config=account)
-    assert "error" not in answer, answer
-    client.remove_image(f"{repository}:1")
-    yield f"{repository}:1"
-    with contextlib.suppress(sdk.errors.APIError):
-        client.remove_image(f"{repository}:1")
-    client.close()
+    with registry.pushed(host) as name:
+        yield name
 
 
 @pytest.fixture
 def login(tmp_path, registry, monkeypatch):
     """The docker command's configuration, after `docker login`."""
-    known = base64.b64encode(b"me:pass").decode()
-    content = {"auths": {registry.address: {"auth": known}}}
-    (tmp_path / "config.json").write_text(json.dumps(content))
+    registry.log_in(tmp_path)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
 
 

@@ -56,6 +56,23 @@ def test_a_sandbox_to_be_kept_that_never_opened_and_stayed_is_told_by_name(tmp_p
     assert set(left.names) == set(seen.world.existing) == {lease.name for lease in leases(seen)}
 
 
+HANGS = {"open": (0.0, "hang"), "remove": (0.0, "hang")}
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [
+        ({"cancel": 1.0, "again": 2.0, "grace": 5.0}, "cleanup was told to end at once"),
+        ({"cancel": 1.0, "grace": 5.0}, "that took longer than the 5 s of all cleanup"),
+        ({}, "that took longer than 3.5 s"),
+    ],
+    ids=["told twice to end", "after the grace", "after its own time"],
+)
+def test_a_sandbox_that_was_not_removed_is_told_with_the_reason(tmp_path, caplog, ends, why):
+    run_case(case(HANGS, **ends), tmp_path)
+    assert f"was not removed: {why}" in caplog.text
+
+
 def test_the_time_limit_of_the_run_hurries_no_cleanup_that_has_begun(tmp_path):
     seen = run_case(
         case({"run": (0.0, "hang"), "close": (2.0,)}, cancel=1.0, timeout=1.5), tmp_path

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import attrs
 import pytest
+import trio
 
 from agentcompass.components.base import SandboxPlan, Where
 from agentcompass.engine.parts import build, explained
@@ -131,3 +132,10 @@ def test_what_explains_itself_is_raised_as_it_is(error):
     with pytest.raises(type(error)) as caught, explained("it could not be done"):
         raise error
     assert caught.value is error
+
+
+async def test_a_cancellation_inside_a_component_s_nursery_stays_one():
+    with trio.move_on_after(0) as scope, explained("it could not be done"):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+    assert scope.cancelled_caught

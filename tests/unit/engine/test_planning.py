@@ -88,7 +88,7 @@ def test_a_harness_that_needs_a_model_needs_its_whole_address(changes, words):
     check_model(model_of(**changes), ScriptedHarness(HarnessScript(model=False)))
 
 
-@pytest.mark.parametrize("changes", [{"base_url": "https://host/v1"}, {"local_weights": "1"}])
+@pytest.mark.parametrize("changes", [{"base_url": "https://host/v1"}, {"served_version": "1"}])
 def test_an_endpoint_or_a_local_model_will_do(changes):
     check_model(model_of(**changes), ScriptedHarness(HarnessScript(model=True)))
 

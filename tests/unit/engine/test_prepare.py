@@ -6,9 +6,10 @@ import attrs
 import pytest
 import trio
 
-from agentcompass.components.base import AgentOutcome, Capabilities, Where
+from agentcompass.components.base import AgentOutcome, Where
 from agentcompass.errors import PreflightError
 from support.scripted import (
+    ImagedEnvironment,
     ScriptedBenchmark,
     ScriptedEnvironment,
     path,
@@ -19,16 +20,15 @@ from support.scripted import (
 )
 
 
-class Imaged(ScriptedEnvironment):
+class Imaged(ImagedEnvironment):
     """A provider of two images: `there`, and `absent`, which it would have to bring."""
 
     id = "imaged"
-    capabilities = Capabilities(images=True)
 
-    async def check_images(self, images):
-        if unknown := set(images) - {"there", "absent", ""}:
+    async def check_images(self, sources):
+        if unknown := {one.name for one in sources} - {"there", "absent", "own"}:
             raise PreflightError(f"there is no image {min(unknown)!r}")
-        return frozenset(images) & {"absent"}
+        return {one: None if one.name == "absent" else 1 for one in sources}
 
     async def fetch(self, plan, note):
         if plan.image == "absent":
@@ -108,7 +108,7 @@ async def test_only_tasks_with_a_sandbox_need_an_image(tmp_path, images, status)
 
 async def test_a_provider_that_cannot_look_at_its_images_fails_the_request_by_name(tmp_path):
     class Blind(Imaged):
-        async def check_images(self, images):
+        async def check_images(self, sources):
             raise ConnectionError("no daemon")
 
     globals()["Blind"] = Blind

@@ -4,11 +4,12 @@ import attrs
 import pytest
 import trio
 
-from agentcompass.components.base import Capabilities, Where
+from agentcompass.components.base import Where
 from agentcompass.engine.survey import SURVEY_SECONDS, survey
 from agentcompass.errors import ConfigurationError, PreflightError
 from support.requests import model_config, orchestration
 from support.scripted import (
+    ImagedEnvironment,
     ScriptedBenchmark,
     ScriptedEnvironment,
     run,
@@ -18,24 +19,20 @@ from support.scripted import (
 )
 
 
-class Images(ScriptedEnvironment):
+class Images(ImagedEnvironment):
     """Has every image but those whose name begins with `no-`."""
 
-    capabilities = Capabilities(images=True)
-
-    async def check_images(self, images):
-        return frozenset(image for image in images if image.startswith("no-"))
+    async def check_images(self, sources):
+        return {one: None if one.name.startswith("no-") else 1 for one in sources}
 
 
-class Broken(ScriptedEnvironment):
-    capabilities = Capabilities(images=True)
-
+class Broken(ImagedEnvironment):
     async def preflight(self):
         raise ZeroDivisionError("out of order")
 
 
 class Unpullable(Images):
-    async def check_images(self, images):
+    async def check_images(self, sources):
         raise PreflightError("no-such-image cannot be pulled")
 
 
@@ -68,7 +65,7 @@ async def test_images_are_named_once_and_those_to_be_brought_are_told(tmp_path):
     (found,) = await look(tmp_path, boxed())
     assert (found.sandboxed, found.images, found.missing_images) == (
         3,
-        ("", "a", "no-b"),
+        ("a", "no-b", "own"),
         ("no-b",),
     )
     assert found.problems == ()
@@ -76,7 +73,7 @@ async def test_images_are_named_once_and_those_to_be_brought_are_told(tmp_path):
 
 async def test_an_image_that_cannot_be_had_is_a_problem_and_the_others_are_named(tmp_path):
     (found,) = await look(tmp_path, boxed(Unpullable))
-    assert (found.images, found.missing_images) == (("", "a", "no-b"), None)
+    assert (found.images, found.missing_images) == (("a", "no-b", "own"), None)
     assert "cannot be pulled" in found.problems[0].message
 
 
@@ -85,7 +82,7 @@ async def test_an_environment_that_breaks_is_a_problem_of_its_request_alone(tmp_
     assert good.problems == ()
     (problem,) = bad.problems
     assert "ZeroDivisionError: out of order" in problem.message
-    assert (bad.tasks, bad.images, bad.missing_images) == (3, ("", "a", "no-b"), None)
+    assert (bad.tasks, bad.images, bad.missing_images) == (3, ("a", "no-b", "own"), None)
 
 
 async def test_an_environment_is_looked_at_although_the_tasks_could_not_be_loaded(tmp_path):

@@ -6,12 +6,12 @@ import trio
 from agentcompass.components.base import SandboxPlan
 from agentcompass.components.environments.docker import engine as engine_module
 from agentcompass.components.environments.docker import progress
-from agentcompass.containers import life
+from agentcompass.containers import life, resources
 from agentcompass.containers.client import connect
 from agentcompass.containers.images import Images
 from agentcompass.containers.wire import Ask
 from agentcompass.errors import PreflightError, SandboxError
-from support.docker import LABEL, engine_host, new_name, python_image
+from support.docker import LABEL, RUN, engine_host, new_name, python_image
 from support.docker_sandboxes import docker_env, docker_lease, docker_sandbox
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine")]
@@ -35,11 +35,21 @@ async def recipe(tmp_path):
             await Images(docker).remove(image["Id"])
 
 
+async def check(env, *plans):
+    """What of the plans' images is missing, by name; sizes of the others are real."""
+    sources = {source for plan in plans for source in env.images_of(plan)}
+    sizes = await env.check_images(sources)
+    assert set(sizes) == sources
+    assert all(size is None or size > 1_000_000 for size in sizes.values())
+    return {source.name for source, size in sizes.items() if size is None}
+
+
 async def test_what_is_there_needs_nothing_and_what_cannot_be_had_is_named():
     env = docker_env()
-    assert await env.check_images(["", python_image()]) == frozenset()
+    assert await check(env, SandboxPlan(), SandboxPlan(image=python_image())) == set()
+    wanted = ("", MISSING, f"{MISSING}2", python_image())
     with pytest.raises(PreflightError) as caught:
-        await env.check_images(["", MISSING, f"{MISSING}2", python_image()])
+        await check(env, *(SandboxPlan(image=name or None) for name in wanted))
     assert f"  {MISSING}: " in caught.value.message
     assert f"  {MISSING}2: " in caught.value.message
     assert python_image() not in caught.value.message
@@ -47,9 +57,9 @@ async def test_what_is_there_needs_nothing_and_what_cannot_be_had_is_named():
 
 async def test_a_task_without_an_image_is_told_beforehand_if_there_is_no_other():
     env = docker_env(image=None)
-    assert await env.check_images([python_image()]) == frozenset()
-    with pytest.raises(PreflightError, match="names no image"):
-        await env.check_images([""])
+    assert await check(env, SandboxPlan(image=python_image())) == set()
+    with pytest.raises(SandboxError, match="names no image"):
+        env.images_of(SandboxPlan())
     with pytest.raises(SandboxError) as caught:
         await env.fetch(SandboxPlan(), print)
     assert (caught.value.code, caught.value.retryable) == ("no-such-image", False)
@@ -58,7 +68,7 @@ async def test_a_task_without_an_image_is_told_beforehand_if_there_is_no_other()
 async def test_never_pulled_is_never_looked_for():
     env = docker_env(pull="never", image=MISSING)
     with pytest.raises(PreflightError, match="none may be pulled"):
-        await env.check_images([""])
+        await check(env, SandboxPlan())
     with pytest.raises(SandboxError) as caught:
         await env.fetch(SandboxPlan(), print)
     assert caught.value.code == "no-such-image"
@@ -76,13 +86,14 @@ async def test_a_pull_that_fails_is_told_and_has_a_code():
 
 async def test_an_image_is_built_once_for_many_and_its_entry_point_is_not_run(recipe):
     env = docker_env(build=str(recipe))
-    assert await env.check_images([""]) == {""}
+    dockerfile = str(recipe / "Dockerfile")
+    assert await check(env, SandboxPlan()) == {dockerfile}
     lines = []
     async with trio.open_nursery() as nursery:
         for _ in range(10):
             nursery.start_soon(env.fetch, SandboxPlan(), lines.append)
-    assert lines.count(f"building the image of {recipe}") == 1
-    assert await env.check_images([""]) == frozenset()
+    assert lines.count(f"building the image of {dockerfile}") == 1
+    assert await check(env, SandboxPlan()) == set()
     async with env.open(SandboxPlan(), docker_lease(env)) as session:
         told = await session.exec("cat /mark /steps; pwd")
     assert told.stdout == f"{(recipe / 'mark').read_text()}step\n/built\n"
@@ -92,10 +103,10 @@ async def test_another_content_is_another_image(recipe):
     env = docker_env(build=str(recipe))
     await env.fetch(SandboxPlan(), print)
     (recipe / "mark").write_text("changed")
-    assert await env.check_images([""]) == {""}
+    assert await check(env, SandboxPlan()) == {str(recipe / "Dockerfile")}
     (recipe / "Dockerfile").unlink()
     with pytest.raises(PreflightError, match="no Dockerfile"):
-        await env.check_images([""])
+        await check(env, SandboxPlan())
     (recipe / "Dockerfile").write_text("nonsense")
 
 
@@ -148,11 +159,54 @@ async def test_one_that_stays_away_is_a_failure(tmp_path, monkeypatch):
 
 
 async def test_preflight_says_all_that_is_wrong(tmp_path):
-    env = docker_env(mounts=(f"{tmp_path}/nowhere:/x",), network=(network := new_name()))
+    network, volume = new_name(), new_name()
+    mounts = (f"{tmp_path}/nowhere:/x", f"{volume}:/y", f"{volume}:/z:ro")
+    env = docker_env(mounts=mounts, network=network, cpus=100_000.0, memory_mb=1)
     with pytest.raises(PreflightError) as caught:
         await env.preflight()
-    assert f"{tmp_path}/nowhere is not there" in caught.value.message
-    assert network in caught.value.message
+    said = caught.value.message
+    assert f"{tmp_path}/nowhere is not there" in said
+    assert f"docker network create {network}" in said
+    assert said.count(f"docker volume create {volume}") == 1
+    assert "cpus 100000 is more than" in said
+    assert "memory_mb 1 is less than" in said
+    assert len(said.splitlines()) == 5
+
+
+async def test_a_volume_that_is_there_is_mounted_and_stays():
+    volume = new_name()
+    async with connect(engine_host()) as docker:
+        await resources.create_volume(docker, volume, {LABEL: RUN})
+        try:
+            env = docker_env(mounts=(f"{volume}:/data",))
+            await env.preflight()
+            async with env.open(SandboxPlan(), docker_lease(env)) as session:
+                assert (await session.exec("touch /data/x")).returncode == 0
+            assert await resources.listed_volumes(docker, f"{LABEL}={RUN}")
+        finally:
+            await resources.remove_volume(docker, volume)
+
+
+@pytest.mark.parametrize(
+    ("params", "code"),
+    [
+        ({"user": "nobody-of-that-name"}, "no-such-user"),
+        ({"gpus": 1}, "no-such-device"),
+    ],
+)
+async def test_what_only_the_start_can_tell_is_not_tried_again(params, code):
+    with pytest.raises(SandboxError) as caught:
+        async with docker_sandbox(**params):
+            pass
+    assert (caught.value.code, caught.value.retryable) == (code, False)
+
+
+async def test_an_image_without_the_program_that_waits_is_not_tried_again(tmp_path):
+    (tmp_path / "Dockerfile").write_text(f"FROM {python_image()}\nRUN rm /bin/sleep\n")
+    with pytest.raises(SandboxError, match="could not be started") as caught:
+        async with docker_sandbox(build=str(tmp_path)):
+            pass
+    assert (caught.value.code, caught.value.retryable) == ("no-such-program", False)
 
 
 async def test_mounts_are_there(tmp_path):

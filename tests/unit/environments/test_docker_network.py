@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from agentcompass.components.base import SandboxPlan
-from agentcompass.components.environments.docker import relay
+from agentcompass.components.environments.docker import namespace, relay
 from agentcompass.containers import life, resources
 from agentcompass.containers.client import connect
 from agentcompass.errors import PreflightError
@@ -206,6 +206,6 @@ async def test_a_network_of_the_user_s_is_joined_if_it_is_there():
 
 async def test_allowed_hosts_need_an_engine_whose_name_spaces_can_be_entered(monkeypatch):
     await docker_env(allowed_hosts=("a",)).preflight()
-    monkeypatch.setattr(relay, "is_possible", lambda: False)
+    monkeypatch.setattr(namespace, "is_possible", lambda: False)
     with pytest.raises(PreflightError, match="allowed_hosts needs an engine on this machine"):
         await docker_env(allowed_hosts=("a",)).preflight()

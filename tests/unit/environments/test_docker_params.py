@@ -13,6 +13,7 @@ from agentcompass.components.environments.docker.config import (
     resources_of,
 )
 from agentcompass.components.environments.docker.environment import DockerEnvironment
+from agentcompass.components.environments.docker.limits import limit_problems
 from agentcompass.components.environments.docker.mounts import (
     Mount,
     data_problems,
@@ -86,6 +87,17 @@ def config(plan=None, **params):
         ({"env_variables": {"": "c"}}, "may not be empty"),
         ({"env_variables": {"A": "\0"}}, "zero byte"),
         ({"command": ("a",), "init": False}, "needs init"),
+        ({"cap_drop": ("NET_RWA",)}, r"no capability \(did you mean 'NET_RAW'\?\)"),
+        ({"cap_drop": ("",)}, "no capability"),
+        ({"platform": "windows/amd64"}, "linux/ARCHITECTURE"),
+        ({"platform": "linux/amd46"}, r"no architecture 'amd46' \(did you mean 'amd64'\?\)"),
+        ({"platform": "linux/arm64/v8/x"}, "linux/ARCHITECTURE/VARIANT"),
+        ({"platform": "linux//v8"}, "no architecture"),
+        ({"platform": ""}, "linux/ARCHITECTURE"),
+        ({"user": "a b"}, "no name or uid"),
+        ({"user": "a:b:c"}, "no name or uid"),
+        ({"user": ""}, "no name or uid"),
+        ({"security_opt": ("no-new-priveleges",)}, "did you mean 'no-new-privileges'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_any_engine_is_asked(params, words):
@@ -129,6 +141,43 @@ def test_the_engine_s_own_data_is_refused(tmp_path, source):
 )
 def test_names_of_images_are_taken_as_they_are_usual(image):
     DockerEnvironment(DockerParams(image=image, security_opt=("seccomp=builtin",)))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"cap_drop": ("ALL", "cap_net_raw", "NET_RAW")},
+        {"platform": "linux/arm64/v8"},
+        {"platform": "amd64"},
+        {"platform": "Linux"},
+        {"user": "1000:1000"},
+        {"user": "www-data"},
+        {"security_opt": ("no-new-privileges=false", "label:disable", "apparmor=mine")},
+    ],
+)
+def test_names_that_engines_know_are_taken(params):
+    DockerEnvironment(DockerParams(**params))
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"cpus": 1000.0}, "cpus 1000 is more than the 2 processors"),
+        ({"cpus": 0.001}, "less than an engine can give: 0.01"),
+        ({"memory_mb": 1}, "less than an engine can give: 6"),
+        ({"pids": 9}, "cannot limit processes"),
+    ],
+)
+def test_limits_that_no_sandbox_can_have_are_told_at_once(asked, words):
+    info = {"NCPU": 2, "MemTotal": 2**33, "PidsLimit": False, "MemoryLimit": True}
+    (problem,) = limit_problems(info, Resources(**asked), "unix:///x")
+    assert words in problem
+
+
+def test_limits_that_a_sandbox_can_have_are_no_problem():
+    asked = Resources(cpus=2.0, memory_mb=6, pids=1)
+    assert list(limit_problems({"NCPU": 2, "MemTotal": 2**33}, asked, "x")) == []
+    assert list(limit_problems({}, asked, "x")) == []
 
 
 def test_mounts_are_directories_or_volumes(tmp_path, monkeypatch):

@@ -96,7 +96,7 @@ def container_config(
     image: str,
     *,
     lifetime: int,
-    entry_point: Sequence[str] = (),
+    program: Sequence[str] = (),
     limits_storage: bool = False,
 ) -> dict[str, Any]:
     """Return the body of the create call. No variable is in it: those are given to each command.
@@ -107,53 +107,71 @@ def container_config(
         lease: Names the container.
         image: That the engine has.
         lifetime: Seconds until it ends by itself.
-        entry_point: The image's, needed only where `params.command` is given.
+        program: The main process; empty: one that only waits.
         limits_storage: Whether the engine is to limit what the container writes.
     """
     resources = resources_of(params, plan)
     main = ["sleep"], [str(lifetime)]
-    if params.command:
-        program = [*entry_point, *params.command]
-        main = ["sh", "-c", _COMMAND_WITH_END, str(lifetime)], program
-    workdir = plan.workdir or params.workdir
+    if program:
+        main = ["sh", "-c", _COMMAND_WITH_END, str(lifetime)], list(program)
+    workdir, user = plan.workdir or params.workdir, plan.user or params.user
     host = {
+        **walls(params),
+        **limits(resources, limits_storage=limits_storage),
         "NetworkMode": network_of(params, plan),
         "ExtraHosts": sorted(
             {f"{one.host.name}:{one.address}" for one in relayed_hosts(params, plan)}
         ),
         "Init": params.init,
-        "CapDrop": list(params.cap_drop),
-        "SecurityOpt": list(params.security_opt),
-        "Privileged": False,
-        "PidsLimit": resources.pids or DEFAULT_PIDS,
-        "Mounts": _mounts(params),
-        "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+        "Mounts": [*_mounts(params), *_shared(plan)],
         "RestartPolicy": {"Name": "no"},
-        **_limits(resources, limits_storage=limits_storage),
     }
     return {
         "Image": image,
         "Entrypoint": main[0],
         "Cmd": main[1],
         "Labels": dict(labels_of(lease)),
-        **({"User": params.user} if params.user else {}),
+        **({"User": user} if user else {}),
         **({"WorkingDir": workdir} if workdir else {}),
         "StopSignal": "SIGKILL",
         "HostConfig": host,
     }
 
 
-def _limits(resources: Resources, *, limits_storage: bool) -> dict[str, Any]:
-    limits: dict[str, Any] = {}
+def walls(params: DockerParams) -> dict[str, Any]:
+    """Return what every container has around it, whatever a task asks for."""
+    return {
+        "CapDrop": list(params.cap_drop),
+        "SecurityOpt": list(params.security_opt),
+        "Privileged": False,
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+    }
+
+
+def limits(resources: Resources, *, limits_storage: bool = False) -> dict[str, Any]:
+    """Return the limits of a container, as the engine is told them.
+
+    Args:
+        resources: What it may use.
+        limits_storage: Whether the engine is to limit what it writes.
+    """
+    told: dict[str, Any] = {"PidsLimit": resources.pids or DEFAULT_PIDS}
     if resources.cpus is not None:
-        limits["NanoCpus"] = round(resources.cpus * 1_000_000_000)
+        told["NanoCpus"] = round(resources.cpus * 1_000_000_000)
     if resources.memory_mb is not None:
-        limits["Memory"] = limits["MemorySwap"] = resources.memory_mb * MiB
+        told["Memory"] = told["MemorySwap"] = resources.memory_mb * MiB
     if resources.gpus:
-        limits["DeviceRequests"] = [{"Count": resources.gpus, "Capabilities": [["gpu"]]}]
+        told["DeviceRequests"] = [{"Count": resources.gpus, "Capabilities": [["gpu"]]}]
     if resources.storage_mb is not None and limits_storage:
-        limits["StorageOpt"] = {"size": f"{resources.storage_mb}m"}
-    return limits
+        told["StorageOpt"] = {"size": f"{resources.storage_mb}m"}
+    return told
+
+
+def _shared(plan: SandboxPlan) -> list[dict[str, Any]]:
+    return [
+        {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": True}
+        for target, source in plan.shared.items()
+    ]
 
 
 def _mounts(params: DockerParams) -> list[dict[str, Any]]:
