@@ -99,6 +99,13 @@ BUILTINS: Final[Mapping[Kind, Mapping[str, Builtin]]] = {
         ),
     },
     "harness": {
+        "claude_code": Builtin(
+            "harnesses.claude_code.harness:ClaudeCode",
+            "Claude Code, in the sandbox, over a gateway to the model",
+        ),
+        "codex": Builtin(
+            "harnesses.codex.harness:Codex", "Codex, in the sandbox, over a gateway to the model"
+        ),
         "mini_swe_agent": Builtin(
             "harnesses.mini_swe_agent.harness:MiniSweAgent",
             "The agent of the package mini-swe-agent, with a shell",
