@@ -31,6 +31,8 @@ class TaskInput:
 
     messages: tuple[Message, ...]
     """For instruct models and agents; the last one is the user's."""
+    statement: str | None = None
+    """The bare task, for agents that have an instruction of their own to put around it; None: the messages are that."""
     completion_prompt: str | None = None
     """For base models: the text to continue."""
     completion_stop: tuple[str, ...] = ()

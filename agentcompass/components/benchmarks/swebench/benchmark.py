@@ -41,6 +41,7 @@ commit anything: what you leave in the directory counts, and is judged by tests 
 {issue}
 </issue>
 """
+PATCH_BEGINS: Final = "diff --git "
 _GOLD: Final = f"{repository.OURS}/gold.diff"
 
 
@@ -60,9 +61,9 @@ class SweBenchParams(SelectionParams):
     """Of the published data: a commit id, or a tag or branch, which is resolved once. None: the one that this version knows."""
     split: str = attrs.field(default="test", metadata=SELECTION)
     """Of the published data; `swebench_lite` and `swebench_full` have a `dev` too."""
-    prompt_style: Literal["instruct", "issue"] = "instruct"
-    """What the agent is told: an instruction with the issue in it, or the bare text of the issue, for harnesses that have an
-    instruction of their own, such as `mini_swe_agent`."""
+    submission: Literal["auto", "answer", "repository"] = "auto"
+    """What is judged: the patch that the agent's answer is, or what it changed in the repository. `auto`: the answer where that is
+    a patch, as that of `mini_swe_agent` is, else the repository."""
     image_prefix: str = ""
     """Put before the name of every image, such as `registry.example.org/mirror/`."""
     architecture: Literal["x86_64", "arm64"] = "x86_64"
@@ -153,12 +154,11 @@ class SweBench(Benchmark[SweBenchParams]):
         """
         instance: Instance = task.data
         await repository.prepare(_needed(session), self.params.repository_dir)
-        text = instance.problem_statement
-        if self.params.prompt_style == "instruct":
-            text = INSTRUCTION.format(
-                repo=instance.repo, directory=self.params.repository_dir, issue=text.strip()
-            )
-        return TaskInput(messages=(Message(role="user", content=text),))
+        issue = instance.problem_statement
+        text = INSTRUCTION.format(
+            repo=instance.repo, directory=self.params.repository_dir, issue=issue.strip()
+        )
+        return TaskInput(messages=(Message(role="user", content=text),), statement=issue)
 
     async def solve(self, task: Task, session: Session | None) -> AgentOutcome:
         """Apply the reference patch.
@@ -192,18 +192,32 @@ class SweBench(Benchmark[SweBenchParams]):
             EvaluatorError: The tests could not be run or graded.
         """
         sandbox = _needed(session)
+        answer = self._patch_of(outcome)
+        if answer is not None:
+            await sandbox.write_text(repository.PATCH, answer)
         left = await repository.read_collected(sandbox)
         if left is None:
             raise EvaluatorError(
                 "there is no patch, not even an empty one", code="no-patch", retryable=False
             )
-        return await judgement.judge(
+        found = await judgement.judge(
             task.data,
-            left,
+            left if answer is None else repository.Collected(patch=answer.encode(errors="replace")),
             sandbox,
             directory=self.params.repository_dir,
             test_timeout_seconds=self.params.test_timeout_seconds,
         )
+        origin = "repository" if answer is None else "answer"
+        return attrs.evolve(found, details={**found.details, "patch_from": origin})
+
+    def _patch_of(self, outcome: AgentOutcome) -> str | None:
+        """The patch that an agent's answer is; None where the repository is judged."""
+        answer, submission = outcome.answer or "", self.params.submission
+        if submission == "repository" or (
+            submission == "auto" and not answer.startswith(PATCH_BEGINS)
+        ):
+            return None
+        return answer if not answer or answer.endswith("\n") else f"{answer}\n"
 
 
 class SweBenchVerified(SweBench):

@@ -75,7 +75,9 @@ async def _run(session: Session, script: str, *arguments: str, failed: str) -> N
         )
     if done.returncode == _BASE_GONE:
         raise InfraError(
-            f"the agent removed {OURS}, with which its work is compared", code="base-gone"
+            f"the agent removed {OURS}, with which its work is compared",
+            code="base-gone",
+            retryable=False,
         )
     raise InfraError(
         f"{script} failed in the sandbox (exit code {done.returncode}): {said}", code=failed

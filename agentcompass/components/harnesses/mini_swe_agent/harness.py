@@ -155,7 +155,9 @@ class MiniSweAgent(Harness[MiniSweAgentParams]):
 
 
 def _text_of(task_input: TaskInput) -> str:
-    """All that the task says, which the agent's own template presents."""
+    """The bare task, or else all that is said, which the agent's own template presents."""
+    if task_input.statement is not None:
+        return task_input.statement
     contents = [message.content for message in task_input.messages]
     parts = [part for content in contents if not isinstance(content, str) for part in content]
     if any(part.get("type") != "text" for part in parts):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentcompass.components.base import SandboxPlan
+from agentcompass.components.base import AgentOutcome, SandboxPlan
 from agentcompass.components.benchmarks.swebench.benchmark import (
     SweBenchFull,
     SweBenchLite,
@@ -179,11 +179,39 @@ async def test_the_agent_is_told_the_issue_and_the_place_and_nothing_else(loaded
         assert secret not in text
 
 
-async def test_the_bare_issue_can_be_asked_for(loaded):
-    benchmark, tasks = await loaded(prompt_style="issue")
+async def test_agents_with_an_instruction_of_their_own_get_the_bare_issue(loaded):
+    benchmark, tasks = await loaded()
     task = tasks["toy__calc-0"]
     told = await inside(benchmark, task, lambda session: benchmark.prepare(task, session))
-    assert told.prompt == "add(3, 2) is 1."
+    assert told.statement == "add(3, 2) is 1."
+
+
+@pytest.mark.parametrize(
+    ("submission", "answer", "resolved", "origin"),
+    [
+        ("auto", "a patch", 1.0, "answer"),
+        ("auto", "I have mended it.", 0.0, "repository"),
+        ("auto", None, 0.0, "repository"),
+        ("repository", "a patch", 0.0, "repository"),
+        ("answer", "I have mended it.", 0.0, "answer"),
+        ("answer", None, 0.0, "answer"),
+    ],
+)
+async def test_an_answer_that_is_a_patch_is_what_is_judged(
+    loaded, submission, answer, resolved, origin
+):
+    benchmark, tasks = await loaded(submission=submission)
+    task = tasks["toy__calc-0"]
+    said = task.data.patch.rstrip("\n") if answer == "a patch" else answer
+
+    async def work(session):
+        await benchmark.prepare(task, session)
+        await benchmark.collect(task, session)
+        return await benchmark.evaluate(task, AgentOutcome(answer=said), session)
+
+    evaluation = await inside(benchmark, task, work)
+    assert evaluation.metrics["resolved"] == resolved
+    assert evaluation.details["patch_from"] == origin
 
 
 async def test_the_reference_patch_is_applied_collected_and_resolves(loaded):
@@ -259,5 +287,7 @@ async def test_without_a_sandbox_or_a_patch_there_is_no_verdict(loaded):
     with pytest.raises(SandboxError, match="was given none"):
         await benchmark.prepare(task, None)
     with pytest.raises(InfraError) as caught:
-        await inside(benchmark, task, lambda session: benchmark.evaluate(task, None, session))
+        await inside(
+            benchmark, task, lambda session: benchmark.evaluate(task, AgentOutcome(), session)
+        )
     assert caught.value.code == "no-patch"
