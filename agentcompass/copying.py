@@ -56,6 +56,8 @@ def parts(source: Path, check: Callable[[], None]) -> Iterator[Part]:
                 path, copy = Path(entry.path), name / entry.name
                 if entry.is_symlink() and _stays_below(path, base):
                     yield Part(path, copy, link=str(path.readlink()))
+                elif entry.is_symlink() and not path.exists():
+                    continue  # to nothing, or in a circle
                 elif entry.is_dir():
                     if (real := path.resolve()) not in above:
                         waiting.append((path, copy, (*above, real)))
@@ -65,7 +67,10 @@ def parts(source: Path, check: Callable[[], None]) -> Iterator[Part]:
 
 def _stays_below(link: Path, base: Path) -> bool:
     to = link.readlink()
-    return not to.is_absolute() and link.resolve().is_relative_to(base)
+    try:
+        return not to.is_absolute() and link.resolve().is_relative_to(base)
+    except (OSError, RuntimeError):
+        return False  # in a circle
 
 
 def kept_link(base: str, parent: str, to: str) -> str | None:

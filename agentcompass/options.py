@@ -187,7 +187,7 @@ class RunOptions(RuntimeOptions):
     model_params: Mapping[str, JSON] | None = attrs.field(
         default=None, metadata=_request("model.params", "--model-params", "object")
     )
-    """Sent with each model call, except max_retries (default 5), timeout_seconds (600) and max_connections (256)."""
+    """Sent with each model call, except max_retries (default 5), timeout_seconds (600), max_connections (256), rpm, tpm and share_limits."""
     max_retries: int | None = attrs.field(
         default=None, metadata=_request("execution.max_retries", "--max-retries")
     )

@@ -10,7 +10,7 @@ import platform
 from datetime import UTC, datetime
 from pathlib import Path
 
-NAMES = ("throughput", "startup", "resume", "simulation", "docker")
+NAMES = ("throughput", "protocols", "startup", "resume", "simulation", "docker", "gateway")
 
 
 def main() -> None:

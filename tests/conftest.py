@@ -4,6 +4,12 @@ import os
 import tempfile
 from pathlib import Path
 
+from hypothesis import settings
+
+# how long an example takes says nothing where tests run side by side
+settings.register_profile("default", deadline=None)
+settings.load_profile("default")
+
 SHARED_ENGINE = "AGENTCOMPASS_TEST_ENGINE"
 
 

@@ -15,7 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 400
 LONGER = {
     # a program of its own, which runs without the package around it
-    "components/environments/keeper.py": 570,
+    "components/environments/keeper.py": 590,
 }
 HEAVY = {"asyncio", "cyclopts", "docker", "httpx", "rich", "ruamel.yaml", "trio", "trio_asyncio"}
 

@@ -56,4 +56,4 @@ def default(doc: KeyDoc) -> str:
     shown = plain(doc.default)
     if len(shown) > LONGEST or "\n" in shown:
         return "a text of its own"
-    return code(shown.removesuffix(".0"))
+    return code(shown.removesuffix(".0") if isinstance(doc.default, float) else shown)

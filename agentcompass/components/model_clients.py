@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from agentcompass.components.base import ModelClient, ModelRecorder
+from agentcompass.components.base import ModelClient, ModelEndpoints, ModelRecorder
 from agentcompass.errors import UnknownComponentError
 from agentcompass.secrets import Scrubber
 from agentcompass.spec.resolved import ModelConfig
@@ -24,6 +24,7 @@ def open_client(
     harness_protocols: Sequence[str],
     prices: Mapping[str, Mapping[str, float]],
     recorder: ModelRecorder | None = None,
+    endpoints: ModelEndpoints | None = None,
 ) -> ModelClient:
     """Open a model client, as `base.ModelOpener` says, without loading HTTP before it is needed."""
     from agentcompass.components import models  # noqa: PLC0415  HTTP is loaded when a run needs a model
@@ -37,7 +38,15 @@ def open_client(
         harness_protocols=harness_protocols,
         prices=prices,
         recorder=cast("Any", recorder),
+        endpoints=cast("Any", endpoints),
     )
+
+
+def open_endpoints() -> ModelEndpoints:
+    """Return the limits of the endpoints of a run, none as yet; see `net.endpoints`."""
+    from agentcompass.net.endpoints import Endpoints  # noqa: PLC0415  as above
+
+    return Endpoints()
 
 
 def open_recorder(path: Path, scrubber: Scrubber) -> ModelRecorder:

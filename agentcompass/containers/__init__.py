@@ -6,8 +6,9 @@ archive    files in and out: stat, read, write, upload, download
 life       containers: create, start, inspect, running, wait, stop, kill, restart, pause, listed, logs, remove
 resources  networks and volumes
 images     Images: inspect, ensure (pull), build, each once at a time
+names      is_image_name
 figures    what a container has used: memory peak, processor time, throttling, out-of-memory kills
-processes  end_command, end_all
+processes  end_command, end_all, and that a container's own are as they were: note
 client     Docker, connect: versions, requests, deadlines
 ```
 
@@ -26,6 +27,7 @@ where time is the caller's, it is an argument. What makes something is awaited a
 (`settle`); so is what ends a command. Nothing blocks the event loop, and nothing limits how many calls run at once.
 
 Below: `attach` (one command as the engine runs it), `outside`, `inside` and `cgroups` (finding and ending processes),
+`untouched` (whether one was taken over), `endings` (who has ended a container),
 `frames`, `tars`, `bodies`, `builds` (formats), `wire`, `address`, `errors`, and `sdk` (what is left to the `docker`
 package).
 """

@@ -9,7 +9,7 @@ import base64
 import json
 import math
 import posixpath
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -32,6 +32,15 @@ T = TypeVar("T")
 READ_LIMIT: Final = 1024 * 1024 * 1024
 """Bytes read of a file by who names no limit."""
 MAX_LINKS: Final = 40
+_NO_WAY: Final = (
+    "not a directory",
+    "too many levels of symbolic links",
+    "too many links",
+    "file name too long",
+)
+"""An engine's words for a path that leads nowhere, to whoever follows it."""
+_IN_THE_WAY: Final = (*_NO_WAY, "no such file or directory", "is a directory", "file exists")
+"""And for one that nothing can be written at, since of something else that is there."""
 _GO_DIR, _GO_LINK, _GO_ODD = 1 << 31, 1 << 27, (1 << 19) | (1 << 24) | (1 << 25) | (1 << 26)
 """How the engine's language marks directories, links, and devices, sockets and pipes."""
 
@@ -57,7 +66,14 @@ async def stat(docker: Docker, container: str, path: str) -> PathStat | None:
         DockerError: The engine cannot tell.
     """
     try:
-        async with _opened(docker, container, path, "HEAD") as body:
+        try:
+            async with _opened(docker, container, path, "HEAD") as body:
+                return _stat_of(body)
+        except DockerError as error:
+            if error.code != "engine-failed":
+                raise
+        # An answer without a body does not say what failed; this one is left at its beginning.
+        async with _opened(docker, container, path, "GET") as body:
             return _stat_of(body)
     except FileNotFoundError:
         # An answer without a body does not say what is missing.
@@ -102,7 +118,8 @@ async def write(
     """Write a file at an absolute path, and make the directories above it.
 
     Raises:
-        DockerError: There is a directory at the path (code `bad-request`), the disk is full (`disk-full`), ...
+        DockerError: There is a directory at the path (code `bad-request`), or what is above it is none (`bad-path`); the
+            disk is full (`disk-full`), ...
     """
     head = tars.header(
         posixpath.normpath(path).lstrip("/"),
@@ -190,7 +207,12 @@ async def _put(
         seconds=math.inf,
         silence_seconds=docker.call_seconds,
     )
-    await docker.call(ask)
+    try:
+        await docker.call(ask)
+    except DockerError as error:
+        if error.status is not None and error.code == "engine-failed" and _says(error, _IN_THE_WAY):
+            raise DockerError(error.message, code="bad-path", status=error.status) from error
+        raise
 
 
 @asynccontextmanager
@@ -208,9 +230,13 @@ async def _opened(docker: Docker, container: str, path: str, method: str) -> Asy
         async with docker.stream(ask) as body:
             yield body
     except DockerError as error:
-        if error.code == "not-found":
+        if error.code == "not-found" or (error.code == "engine-failed" and _says(error, _NO_WAY)):
             raise FileNotFoundError(f"there is no {path!r} in the container {container}") from error
         raise
+
+
+def _says(error: DockerError, words: Sequence[str]) -> bool:
+    return any(word in error.message.lower() for word in words)
 
 
 def _stat_of(body: Body) -> PathStat:

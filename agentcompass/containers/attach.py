@@ -202,7 +202,8 @@ async def attach(
     exec_id = str(made["Id"])
     path, body = path_of("exec", exec_id, "start"), {"Detach": False, "Tty": command.tty}
     ask = Ask("POST", path, action, body=body, seconds=seconds)
-    return Attached(docker, command, exec_id, await settled(partial(docker.upgrade, ask)))
+    stream = await settled(partial(docker.upgrade, ask), seconds=docker.undo_seconds / 2)
+    return Attached(docker, command, exec_id, stream)
 
 
 def _state(answer: Mapping[str, Any]) -> CommandState:

@@ -16,6 +16,7 @@ import trio
 
 from agentcompass.containers.address import EngineAddress, find_engine
 from agentcompass.containers.errors import DockerError, TimeLimit, as_docker_errors, refused
+from agentcompass.containers.settle import UNDO_SECONDS
 from agentcompass.containers.wire import Ask, Body, Duplex
 from agentcompass.data import frozen
 from agentcompass.net.lanes import StackTransport
@@ -56,6 +57,7 @@ class Docker:
         is_here: The engine runs on this machine, as far as its address tells, and this user is root: its containers'
             processes and control groups can then be looked at directly.
         lives: When the containers were started that must go on from there, by their ids; see `life.running`.
+        undo_seconds: For undoing what a task has asked for, once it is cancelled; whoever has less time lowers it.
         threads: For what reads or writes files of this machine; without limit, since each thread waits for the
             engine most of the time.
     """
@@ -66,6 +68,7 @@ class Docker:
         self.version = EngineVersion()
         self.is_here = address.socket_path is not None and os.geteuid() == 0
         self.lives: Final[dict[str, str]] = {}
+        self.undo_seconds = UNDO_SECONDS
         self.threads: Final = trio.CapacityLimiter(math.inf)
         self._transport = StackTransport(
             socket_path=address.socket_path, tls=address.tls, resends=False

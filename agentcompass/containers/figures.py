@@ -60,9 +60,9 @@ async def read(docker: Docker, container: str) -> Figures:
     state = await life.inspect(docker, container)
     if state is None or not state.is_running:
         return Figures()
-    groups = await visible_cgroups(docker, state.id, state.pid)
-    if groups is not None:
-        return await trio.to_thread.run_sync(_of_groups, groups, limiter=docker.threads)
+    seen = await seen_from_outside(docker, state)
+    if seen is not None:
+        return seen
     ask = Ask(
         "GET",
         path_of("containers", container, "stats"),
@@ -71,6 +71,14 @@ async def read(docker: Docker, container: str) -> Figures:
     )
     answer = await docker.call(ask)
     return _of_engine(answer, await _counted_inside(docker, container))
+
+
+async def seen_from_outside(docker: Docker, state: life.ContainerState) -> Figures | None:
+    """Return the figures of a running container if its machine is this one."""
+    groups = await visible_cgroups(docker, state.id, state.pid)
+    if groups is None:
+        return None
+    return await trio.to_thread.run_sync(_of_groups, groups, limiter=docker.threads)
 
 
 def _of_groups(groups: Cgroups) -> Figures:

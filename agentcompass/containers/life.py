@@ -9,6 +9,7 @@ from typing import Any, Final, final
 import attrs
 import trio
 
+from agentcompass.containers import endings
 from agentcompass.containers.client import Docker
 from agentcompass.containers.errors import DockerError, TimeLimit
 from agentcompass.containers.frames import Frames
@@ -46,6 +47,10 @@ class ContainerState:
     """Of its first process, on the engine's machine; 0 if it does not run."""
     started_at: str
     """When it was started last, as the engine writes it."""
+    finished_at: str
+    """When it ended last; nonsense if it never did."""
+    memory_limit_bytes: int
+    """0: it has none of its own."""
     has_init: bool
     """Its first process is the engine's own, which reaps orphans, and the main process is a child of that."""
     details: Mapping[str, Any] = attrs.field(repr=False)
@@ -93,7 +98,9 @@ async def create(
         body=dict(config),
         seconds=seconds,
     )
-    answer = await made(partial(docker.call, ask), partial(remove, docker, name))
+    answer = await made(
+        partial(docker.call, ask), partial(remove, docker, name), seconds=docker.undo_seconds
+    )
     return str(answer["Id"])
 
 
@@ -173,6 +180,8 @@ async def inspect(
         error=state.get("Error") or "",
         pid=state["Pid"],
         started_at=state.get("StartedAt") or "",
+        finished_at=state.get("FinishedAt") or "",
+        memory_limit_bytes=answer["HostConfig"].get("Memory") or 0,
         has_init=bool(answer["HostConfig"].get("Init")),
         details=answer,
     )
@@ -182,19 +191,14 @@ async def running(docker: Docker, container: str) -> ContainerState:
     """Return the state of a container that must run.
 
     Raises:
-        DockerError: It does not, is not there, or was started anew by somebody else since `bind` (code
-            `container-died`); the message says how it ended.
+        DockerError: It does not (codes of `endings.died`), is not there, or was started anew by somebody else since
+            `bind` (code `container-died`); the message says how it ended.
     """
     state = await inspect(docker, container)
     if state is None:
         raise DockerError(f"the container {container} is gone", code="container-died")
     if not state.is_running:
-        reason = "it ran out of memory" if state.is_oom_killed else state.error
-        raise DockerError(
-            f"the container {container} is not running: {state.status}, exit code {state.exit_code}"
-            f"{f' ({reason})' if reason else ''}",
-            code="container-died",
-        )
+        raise await endings.died(docker, state)
     if docker.lives.get(state.id, state.started_at) != state.started_at:
         raise DockerError(
             f"the container {container} was ended and started anew by somebody else",

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +19,9 @@ from agentcompass.containers.errors import DockerError
 
 _PAUSE: Final = 0.005
 _EXITING: Final = 0x4
+"""PF_EXITING of the kernel's include/linux/sched.h."""
 _N_THREADS: Final = 17
 """Which of `_stat` counts a process's threads, dead first one included."""
-"""PF_EXITING of the kernel's include/linux/sched.h."""
 
 
 def end_marked(
@@ -56,14 +56,27 @@ def end_marked(
     return _end(find, seconds, check)
 
 
-def end_strangers(
-    cgroups: Cgroups, first: int, has_init: bool, seconds: float, check: Callable[[], None]
+def end_others(
+    cgroups: Cgroups, own: Collection[int], seconds: float, check: Callable[[], None]
 ) -> int:
-    """Kill all but a container's own processes, see `strangers`, until there are none; return how many there were.
+    """Kill all processes of a container but its own, until there are none; return how many there were.
+
+    Args:
+        cgroups: Of the container.
+        own: Its own, by pid.
+        seconds: For the whole.
+        check: Called between rounds; may raise to stop.
 
     Raises:
         DockerError: Something is left (code `processes-left`).
     """
+    return _end(lambda: cgroups.pids() - set(own), seconds, check)
+
+
+def end_strangers(
+    cgroups: Cgroups, first: int, has_init: bool, seconds: float, check: Callable[[], None]
+) -> int:
+    """Kill what a container's main process, which is a service, has not started: see `strangers` and `end_others`."""
 
     def find() -> set[int]:
         parents = _parents(cgroups.pids())

@@ -7,20 +7,26 @@ no process outlives and all files do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
 import trio
 
-from agentcompass.containers import inside, life, outside
+from agentcompass.containers import inside, life, outside, untouched
 from agentcompass.containers.attach import CommandState
 from agentcompass.containers.cgroups import Cgroups
 from agentcompass.containers.client import Docker
-from agentcompass.containers.errors import TimeLimit
+from agentcompass.containers.errors import DockerError, TimeLimit
 
 T = TypeVar("T")
 
+SETTLE_SECONDS: Final = 2.0
+"""For the processes of a container that has just been started to come to where they wait."""
+_UNTOUCHED_SECONDS: Final = 0.5
+"""For a process that waits to come back to where it does; it is busy for a moment when it has an orphan to reap."""
+_PAUSE: Final = 0.002
 _SECOND_LOOKS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
@@ -58,31 +64,128 @@ async def end_command(docker: Docker, state: CommandState, mark: str, *, seconds
         return n_ended
 
 
-async def end_all(docker: Docker, container: str, *, seconds: float) -> int:
-    """Kill all but a container's own processes (`outside.strangers`); return how many there were.
+async def note(docker: Docker, state: life.ContainerState) -> Mapping[int, untouched.Waiting]:
+    """Return how the own processes of a container wait, by pid, before anything else runs in it.
 
-    Elsewhere than on the engine's own machine the container is started anew if there are any: no program in it can be
-    trusted to say that none is left.
+    Args:
+        docker: The engine.
+        state: Of a container that was just started, whose main process only waits.
+
+    Returns:
+        Nothing if they cannot be looked at from here.
 
     Raises:
-        DockerError: They could not be ended, or the container does not run (code `container-died`).
+        DockerError: It has ended (codes of `endings.died`).
+    """
+    groups = await visible_cgroups(docker, state.id, state.pid)
+    count = 1 + state.has_init
+    noted = await _in_thread(docker, lambda check: _noted(groups, count, check)) if groups else {}
+    if not noted:
+        await life.running(docker, state.name)
+    return noted
+
+
+def _noted(
+    groups: Cgroups, count: int, check: Callable[[], None]
+) -> Mapping[int, untouched.Waiting]:
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while len(pids := groups.pids()) != count:
+        check()
+        if not pids or time.monotonic() > deadline:
+            return {}
+        time.sleep(_PAUSE)
+    found = {pid: untouched.settled(pid, deadline - time.monotonic()) for pid in pids}
+    noted = {pid: waiting for pid, waiting in found.items() if waiting is not None}
+    return noted if len(noted) == count else {}
+
+
+async def end_all(
+    docker: Docker,
+    container: str,
+    *,
+    seconds: float,
+    noted: Mapping[int, untouched.Waiting] | None = None,
+) -> int:
+    """Kill all but a container's own processes, and return how many there were.
+
+    Its own are those of `noted`, and they must go on waiting as they did. Where nothing was noted they are those of
+    `outside.strangers`. Elsewhere than on the engine's own machine the container is started anew if there are any
+    others: no program in it can be trusted to say that none is left.
+
+    Args:
+        docker: The engine.
+        container: Running.
+        seconds: For the whole.
+        noted: As of `note`; None or nothing: what its main process does is not known.
+
+    Raises:
+        DockerError: They could not be ended, the container does not run (codes of `endings.died`), or one of its own
+            is not as it was (`taken-over`).
     """
     with TimeLimit(seconds, "end the processes of a container"):
         state = await life.running(docker, container)
         groups = await visible_cgroups(docker, state.id, state.pid)
-        if groups is not None:
+        if groups is None:
+            shown = await inside.listing(docker, container)
+            parents = {process.pid: process.parent for process in shown or ()}
+            count = len(outside.strangers(parents, state.pid, state.has_init))
+            if count or shown is None:
+                await life.restart(docker, container, seconds=seconds)
+            return count
+        if not noted:
             return await _in_thread(
                 docker,
                 lambda check: outside.end_strangers(
                     groups, state.pid, state.has_init, seconds, check
                 ),
             )
-        shown = await inside.listing(docker, container)
-        parents = {process.pid: process.parent for process in shown or ()}
-        count = len(outside.strangers(parents, state.pid, state.has_init))
-        if count or shown is None:
-            await life.restart(docker, container, seconds=seconds)
+        count = await _in_thread(
+            docker, lambda check: outside.end_others(groups, noted, seconds, check)
+        )
+        if not await _in_thread(docker, lambda _check: _are_untouched(noted)):
+            raise _taken_over(container)
         return count
+
+
+async def start_anew(
+    docker: Docker, container: str, noted: Mapping[int, untouched.Waiting], *, seconds: float
+) -> Mapping[int, untouched.Waiting]:
+    """Start a container anew whose own processes are not as they were, and return how the new ones wait.
+
+    Its files are as programs in it have left them, that of its main process included.
+
+    Raises:
+        DockerError: The new ones are other programs than the first (code `taken-over`), cannot be looked at
+            (`processes-left`), or could not be started.
+    """
+    await life.restart(docker, container, seconds=seconds)
+    now = await note(docker, await life.running(docker, container))
+    if not now:
+        raise DockerError(
+            f"the processes of the container {container} cannot be looked at any more",
+            code="processes-left",
+        )
+    if _programs(now) != _programs(noted):
+        raise _taken_over(container)
+    return now
+
+
+def _programs(noted: Mapping[int, untouched.Waiting]) -> set[frozenset[tuple[int, int]]]:
+    return {waiting.programs for waiting in noted.values()}
+
+
+def _are_untouched(noted: Mapping[int, untouched.Waiting]) -> bool:
+    return all(
+        untouched.is_untouched(pid, waiting, _UNTOUCHED_SECONDS) for pid, waiting in noted.items()
+    )
+
+
+def _taken_over(container: str) -> DockerError:
+    return DockerError(
+        f"the main process of the container {container} is not as it was: "
+        "a program in it may have taken it over",
+        code="taken-over",
+    )
 
 
 async def check_alive(docker: Docker, container: str) -> None:

@@ -38,7 +38,11 @@ async def create_network(docker: Docker, name: str, config: Mapping[str, Any]) -
     """
     body = {**config, "Name": name, "CheckDuplicate": True}
     ask = Ask("POST", "/networks/create", f"create the network {name}", body=body)
-    await made(partial(docker.call, ask), partial(remove_network, docker, name))
+    await made(
+        partial(docker.call, ask),
+        partial(remove_network, docker, name),
+        seconds=docker.undo_seconds,
+    )
 
 
 async def remove_network(docker: Docker, name: str) -> None:
@@ -94,7 +98,9 @@ async def create_volume(docker: Docker, name: str, labels: Mapping[str, str]) ->
     if await docker.call(look, accept={_GONE}):
         raise DockerError(f"there is a volume {name} already", code="conflict")
     ask = Ask("POST", "/volumes/create", f"create the volume {name}", body=body)
-    await made(partial(docker.call, ask), partial(remove_volume, docker, name))
+    await made(
+        partial(docker.call, ask), partial(remove_volume, docker, name), seconds=docker.undo_seconds
+    )
 
 
 async def remove_volume(docker: Docker, name: str, *, seconds: float | None = None) -> None:

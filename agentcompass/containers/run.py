@@ -38,7 +38,9 @@ END_SECONDS: Final = 20.0
 _CHUNK: Final = 256 * 1024
 _START_LOOK_SECONDS: Final = 0.25
 """How often it is looked whether a command has been started, since its time counts from then."""
-_STATE_PAUSE: Final = 0.5
+_FIRST_PAUSE: Final = 0.01
+_LOOK_SECONDS: Final = 0.5
+"""How often it is looked whether the container of a command that goes on does so, too."""
 _SETTLE_SECONDS: Final = 1.0
 """How much later than the end of its stream the engine may learn of a command's end."""
 
@@ -83,7 +85,7 @@ async def run(
         stderr: Gets the standard error; a terminal has none.
         timeout: Seconds, from the moment that the engine has started it, as near as a quarter of a second; None: no
             limit.
-        end_seconds: For killing it, after the time limit and after cancellation.
+        end_seconds: For killing it, after the time limit and after cancellation; then at most `docker.undo_seconds`.
 
     Raises:
         DockerError: The container died or is not there (code `container-died`), the engine failed, or something could
@@ -184,7 +186,12 @@ async def _started(
 ) -> AsyncIterator[_Running]:
     mark = secrets.token_hex(16)
     marked = attrs.evolve(command, env={**command.env, MARK: mark})
-    attached = await attach(docker, container, marked, takes_stdin=takes_stdin)
+    try:
+        attached = await attach(docker, container, marked, takes_stdin=takes_stdin)
+    except DockerError as error:
+        if error.status is not None:
+            await processes.check_alive(docker, container)  # its end is what there is to tell
+        raise
     running = _Running(docker, container, attached, f"{MARK}={mark}", end_seconds)
     try:
         yield running
@@ -210,6 +217,8 @@ class _Running:
         self.attached = attached
         self._mark, self._end_seconds = mark, end_seconds
         self._is_over = False
+        self._is_given_up = False
+        """The engine did not end it in time: asked again, it would only take that time once more."""
 
     async def feed(self, data: bytes) -> None:
         """Hand over its input; once it wants no more, the rest is dropped."""
@@ -256,48 +265,63 @@ class _Running:
         Raises:
             DockerError: The container has ended (code `container-died`), or the connection (`engine-lost`).
         """
-        settled_at = trio.current_time() + (_SETTLE_SECONDS if is_stream_over else math.inf)
+        now = trio.current_time()
+        settled_at = now + (_SETTLE_SECONDS if is_stream_over else math.inf)
+        next_look, pause = now + _LOOK_SECONDS, _FIRST_PAUSE
         while True:
-            state: CommandState | None = None
-            try:
-                with trio.move_on_after(_STATE_PAUSE):
-                    state = await self.attached.ended()
-            except DockerError as error:
-                if error.status is not None:
-                    await life.running(self._docker, self._container)
-                raise
-            if state is None:
+            now = trio.current_time()
+            state = await self._state()
+            if state.is_over:
+                break
+            if now >= next_look:
                 await life.running(self._docker, self._container)
-                if trio.current_time() >= settled_at and not (await self.attached.state()).is_over:
-                    raise DockerError(
-                        "the connection to the engine was closed while a command ran",
-                        code="engine-lost",
-                    )
-            elif state.exit_code in (*CANNOT_START, KILLED):
-                # That may be the container's end, and then it is nothing that the command did.
+                next_look = now + _LOOK_SECONDS
+            if now >= settled_at:
+                raise DockerError(
+                    "the connection to the engine was closed while a command ran",
+                    code="engine-lost",
+                )
+            await trio.sleep(pause)
+            pause = min(2 * pause, _LOOK_SECONDS)
+        # What failed may have done so since the container ends, and then it is nothing that the command did. Elsewhere
+        # it takes a while until that is seen; there only those are looked at of which it is likely.
+        if state.exit_code in (*CANNOT_START, KILLED) or (state.exit_code and self._docker.is_here):
+            await processes.check_alive(self._docker, self._container)
+        self._is_over = True
+        return state
+
+    async def _state(self) -> CommandState:
+        try:
+            return await self.attached.state()
+        except DockerError as error:
+            if error.status is not None:
                 await processes.check_alive(self._docker, self._container)
-            if state is not None:
-                self._is_over = True
-                return state
+            raise
 
     async def end_for_certain(self) -> None:
         """End it if it is not over, even when the task is cancelled."""
-        if not self._is_over:
-            with trio.CancelScope(shield=True):
-                nowhere: Sink = lambda _data: None  # noqa: E731
-                await beside(self.end, partial(self.drain, nowhere, nowhere))
+        if self._is_over or self._is_given_up:
+            return
+        self._end_seconds = min(self._end_seconds, self._docker.undo_seconds)
+        with trio.CancelScope(shield=True):
+            nowhere: Sink = lambda _data: None  # noqa: E731
+            await beside(self.end, partial(self.drain, nowhere, nowhere))
 
     async def end(self) -> int:
         """Kill its processes and wait until the engine has seen its end; return how many there were."""
         n_killed = 0
-        with TimeLimit(self._end_seconds, "end a command"):
-            while not self._is_over:
-                state = await self.attached.state(seconds=math.inf)
-                n_killed += await processes.end_command(
-                    self._docker, state, self._mark, seconds=self._end_seconds
-                )
-                # One that was being started has no mark yet: once more, until it is over.
-                self._is_over = state.is_over
-                if not self._is_over:
-                    await trio.sleep(0.01)
+        try:
+            with TimeLimit(self._end_seconds, "end a command"):
+                while not self._is_over:
+                    state = await self.attached.state(seconds=math.inf)
+                    n_killed += await processes.end_command(
+                        self._docker, state, self._mark, seconds=self._end_seconds
+                    )
+                    # One that was being started has no mark yet: once more, until it is over.
+                    self._is_over = state.is_over
+                    if not self._is_over:
+                        await trio.sleep(0.01)
+        except DockerError as error:
+            self._is_given_up = error.code == "engine-timeout"
+            raise
         return n_killed

@@ -16,10 +16,8 @@ from agentcompass.containers.errors import DockerError
 
 T = TypeVar("T")
 
-SETTLE_SECONDS: Final = 15.0
-"""How long an answer is still awaited once the task is cancelled."""
-UNDO_SECONDS: Final = 15.0
-"""For undoing after that."""
+UNDO_SECONDS: Final = 30.0
+"""For all that is still done once a task is cancelled, unless the connection to the engine says otherwise."""
 
 
 async def beside(work: Callable[[], Awaitable[T]], *background: Callable[[], Awaitable[None]]) -> T:
@@ -44,11 +42,15 @@ async def beside(work: Callable[[], Awaitable[T]], *background: Callable[[], Awa
     return result[0]
 
 
-async def settled(ask: Callable[[], Awaitable[T]]) -> T:
+async def settled(ask: Callable[[], Awaitable[T]], *, seconds: float = UNDO_SECONDS / 2) -> T:
     """Return what `ask` returns or raise what it raises, also when the task is cancelled meanwhile.
 
+    Args:
+        ask: Asks the engine.
+        seconds: How long the answer is still awaited once the task is cancelled.
+
     Raises:
-        trio.Cancelled: Before it was asked; or there was no answer within `SETTLE_SECONDS` after the cancellation.
+        trio.Cancelled: Before it was asked; or there was no answer within `seconds` after the cancellation.
     """
     await trio.lowlevel.checkpoint_if_cancelled()
     scope = trio.CancelScope(shield=True)
@@ -58,7 +60,7 @@ async def settled(ask: Callable[[], Awaitable[T]]) -> T:
             await trio.sleep_forever()
         except trio.Cancelled:
             # Swallowed: whoever asked must have the answer first, and meets the cancellation at its next step.
-            scope.deadline = trio.current_time() + SETTLE_SECONDS
+            scope.deadline = trio.current_time() + seconds
 
     async def shielded() -> list[T]:
         with scope:
@@ -71,8 +73,18 @@ async def settled(ask: Callable[[], Awaitable[T]]) -> T:
     return answer[0]
 
 
-async def made(make: Callable[[], Awaitable[T]], undo: Callable[[], Awaitable[object]]) -> T:
+async def made(
+    make: Callable[[], Awaitable[T]],
+    undo: Callable[[], Awaitable[object]],
+    *,
+    seconds: float = UNDO_SECONDS,
+) -> T:
     """Return what `make` returns; if the task is cancelled meanwhile, `undo` it before the cancellation goes on.
+
+    Args:
+        make: Asks the engine for something.
+        undo: Has it removed.
+        seconds: For both once the task is cancelled: one half for the answer, the other for undoing.
 
     Raises:
         DockerError: As of `make`. After `engine-timeout` and `engine-lost` it may have been made all the same: whoever
@@ -80,13 +92,13 @@ async def made(make: Callable[[], Awaitable[T]], undo: Callable[[], Awaitable[ob
     """
     await trio.lowlevel.checkpoint_if_cancelled()
     try:
-        result = await settled(make)
+        result = await settled(make, seconds=seconds / 2)
         await trio.lowlevel.checkpoint_if_cancelled()
     except DockerError:
         raise
     except BaseException:
         # What cannot be undone is left to the list of whoever chose its name.
-        with trio.move_on_after(UNDO_SECONDS, shield=True), suppress(DockerError):
+        with trio.move_on_after(seconds / 2, shield=True), suppress(DockerError):
             await undo()
         raise
     return result

@@ -5,10 +5,12 @@ What comes out of a container is the agent's work: no name in it may lead out of
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, Protocol, final
 
@@ -124,7 +126,8 @@ def unpack(
         with tarfile.open(fileobj=reader, mode="r|", bufsize=CHUNK) as tar:
             while (member := tar.next()) is not None:
                 check()
-                laying.add(tar, member)
+                with _left_out_if_too_long():
+                    laying.add(tar, member)
                 tar.members.clear()  # type: ignore[attr-defined]  # else all names are kept
             end = tar.offset
     except tarfile.TarError as error:
@@ -203,16 +206,24 @@ class _Laying:
             self._is_empty = False
             content = tar.extractfile(member)
             assert content is not None  # of a regular file
-            _make_way(copy)
-            with copy.open("xb") as file:
+            with self._created(copy) as file:
                 shutil.copyfileobj(content, file, CHUNK)
                 os.fchmod(file.fileno(), member.mode & 0o777)
+
+    def _created(self, copy: Path) -> IO[bytes]:
+        """A new file; mostly there is nothing in its place, and its directory was made just now."""
+        try:
+            return copy.open("xb")
+        except (FileExistsError, FileNotFoundError):
+            _make_way(copy)
+            return copy.open("xb")
 
     def finish(self) -> None:
         """Make the links: at the end, so that no file is written through one of them."""
         for copy, to in self._links:
-            _make_way(copy)
-            copy.symlink_to(to)
+            with _left_out_if_too_long():
+                _make_way(copy)
+                copy.symlink_to(to)
         if self._is_empty:
             raise FileNotFoundError(f"{self._base!r} is neither a file nor a directory")
 
@@ -236,6 +247,16 @@ class _Laying:
         self._left -= size
         if self._left < 0:
             raise too_large(self._base, self._max_bytes)
+
+
+@contextmanager
+def _left_out_if_too_long() -> Iterator[None]:
+    """What lies deeper than any path can name is left out: no evaluator could open it either."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
 
 
 def _make_way(copy: Path) -> None:

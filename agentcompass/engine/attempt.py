@@ -75,6 +75,7 @@ class Execution:
         self.shop, self.parts, self.job = shop, shop.parts, job
         self._account = account
         self._phases = Phases(self._on_phase)
+        account.hold = self._phases.hold
         self._started_at = datetime.now(UTC)
         self._started = trio.current_time()
         self._model: AttemptModel | None = None

@@ -158,6 +158,8 @@ class AttemptAccount:
     ) -> None:
         self.purse = trio.CancelScope()
         """Around the agent's work: cancelled when its own limit is reached and it wants to go on."""
+        self.hold: Callable[[bool], None] = lambda _is_held: None
+        """Told when all calls of the attempt wait, and when they do no longer."""
         self._budget = budget
         own = [Purse(name, limit) for name, limit in limits.items() if limit is not None]
         self._own = own
@@ -205,6 +207,10 @@ class _JudgeAccount:
 
     def check(self) -> None:
         """Let every call pass: what an agent has left is to be judged."""
+
+    def hold(self, is_held: bool) -> None:
+        """The judge's calls wait: the time of the evaluation does not run."""
+        self._attempt.hold(is_held)
 
     def charge(self, usage: Usage) -> None:
         for purse in self._budget.purses:

@@ -42,6 +42,9 @@ class Phases:
         self._account = "wait"
         self._since = trio.current_time()
         self._failed_in: Phase | None = None
+        self._scope: trio.CancelScope | None = None
+        self._left_seconds: float | None = None
+        """Of the present phase, while its clock stands still."""
 
     @property
     def blamed(self) -> Phase:
@@ -53,6 +56,20 @@ class Phases:
         self.settle()
         self._current, self._account = phase, "wait" if waits_for else phase
         self._on_enter(phase, waits_for)
+
+    def hold(self, is_held: bool) -> None:
+        """Stop the clock of the present phase: it waits for a limit or a retry; or let it go on."""
+        scope, now = self._scope, trio.current_time()
+        if scope is None or is_held == (self._left_seconds is not None):
+            return
+        self.settle()
+        if is_held:
+            self._account, self._left_seconds = "wait", scope.deadline - now
+            scope.deadline = math.inf
+        else:
+            assert self._left_seconds is not None
+            self._account, scope.deadline = self._current, now + self._left_seconds
+            self._left_seconds = None
 
     def forgive(self) -> None:
         """The last error was dealt with and is nobody's fault any more."""
@@ -77,6 +94,7 @@ class Phases:
         """
         self.switch(phase)
         scope = trio.CancelScope(deadline=trio.current_time() + (limit_seconds or math.inf))
+        self._scope = scope
         try:
             with scope:
                 yield
@@ -90,6 +108,8 @@ class Phases:
                 # nobody around cancels: left as it is, the next nursery would swallow it
                 raise StrayCancellation from error
             raise
+        finally:
+            self._scope = self._left_seconds = None
 
 
 def run_limit(config: ExecutionConfig, task: Task, harness: Harness[object]) -> float:

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from agentcompass._version import __version__
-from agentcompass.components.base import ModelClient, Task, Where
+from agentcompass.components.base import LoadContext, ModelClient, Task, Where
 from agentcompass.data import frozen
 from agentcompass.engine.analysis import Analysis
 from agentcompass.engine.analysts import Analysts, analysts_for
@@ -98,8 +98,8 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
     planned = len(tasks) * plan.k
     for model in (client, judge):
         if model is not None and len(graded) < planned:
-            await model.ready(context)
-            check_budget(shared.orchestration, request, model)
+            serves = model is client and parts.serves_model
+            await _make_ready(model, request, shared, context, serves=serves)
     analysts = await _analysts(request, shared)
     store = await _open_store(request, shared, info, plan)
     rate = _rate(request, shared, parts, tasks)
@@ -132,6 +132,16 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
         reused_score=mean(scores),
     )
     return run
+
+
+async def _make_ready(
+    model: ModelClient, request: Request, shared: Shared, context: LoadContext, *, serves: bool
+) -> None:
+    """Make sure that a model can be called, by programs in sandboxes too if it `serves` them."""
+    await model.ready(context)
+    if serves:
+        await model.check_serving()
+    check_budget(shared.orchestration, request, model)
 
 
 async def _check_images(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Final, final
 from urllib.parse import unquote
 
@@ -55,6 +56,12 @@ class Address:
     def with_path(self, path: str) -> Address:
         """Return the same with another path; the query stays."""
         return attrs.evolve(self, url=self.url.copy_with(path=path))
+
+    def extended(self, suffix: str, query: Mapping[str, str]) -> Address:
+        """Return the same with more at the end of its path, and in its query."""
+        path = f"{self.path.rstrip('/')}{suffix}" if suffix else self.path
+        url = self.url.copy_with(path=path)
+        return attrs.evolve(self, url=url.copy_merge_params(query) if query else url)
 
     @property
     def path(self) -> str:

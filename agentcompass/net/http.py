@@ -11,7 +11,16 @@ NetworkError
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
+import math
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, cast, final
 
@@ -62,6 +71,11 @@ class Answer:
         self.status: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
 
+    @property
+    def raw_headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """Names as they came, and values; quicker to look through than `headers`."""
+        return self._response.headers.raw
+
     async def read(
         self, take: Callable[[bytes], bool], *, idle_seconds: float, max_bytes: int
     ) -> None:
@@ -80,14 +94,41 @@ class Answer:
             BodyTooLargeError: More than `max_bytes` came.
             ConnectionBrokenError: The body ended too early.
         """
-        reading = _Reading(take, idle_seconds=idle_seconds, max_bytes=max_bytes)
+        reading = _Reading(idle_seconds=idle_seconds, max_bytes=max_bytes)
         with reading.scope:
             try:
                 with _as_network_errors():
                     async for chunk in self._source():
-                        reading.add(chunk)
+                        if reading.accepts(chunk) and reading.wants_more:
+                            try:
+                                reading.proceed(take(chunk))
+                            except Exception as error:  # noqa: BLE001  # raised once the generators have ended
+                                reading.fail(error)
             except ConnectionBrokenError:
                 if reading.wants_more:  # else all that matters was there before it broke
+                    raise
+        reading.check()
+
+    async def relay(
+        self, take: Callable[[bytes], Awaitable[bool]], *, idle_seconds: float, max_bytes: int
+    ) -> None:
+        """Do the same with a `take` that hands the chunks on, which may take its time: nothing more is read meanwhile.
+
+        It gets all that comes, also what follows after it has returned that it wants no more.
+        """
+        reading = _Reading(idle_seconds=idle_seconds, max_bytes=max_bytes)
+        with reading.scope:
+            try:
+                with _as_network_errors():
+                    async for chunk in self._source():
+                        if reading.accepts(chunk):
+                            reading.pause()
+                            try:
+                                reading.proceed(await take(chunk))
+                            except Exception as error:  # noqa: BLE001  # as above
+                                reading.fail(error)
+            except ConnectionBrokenError:
+                if reading.wants_more:
                     raise
         reading.check()
 
@@ -99,47 +140,47 @@ class Answer:
 
 @final
 class _Reading:
-    """The state of one `Answer.read`.
+    """The state of one `Answer.read` or `Answer.relay`.
 
     It stops early by cancelling its own scope, never by leaving the loop: that would abandon the async generators
     below, and they would be ended by the garbage collector at some other time.
     """
 
-    def __init__(
-        self, take: Callable[[bytes], bool], *, idle_seconds: float, max_bytes: int
-    ) -> None:
+    def __init__(self, *, idle_seconds: float, max_bytes: int) -> None:
         self.scope = trio.CancelScope()
-        self._take = take
         self._idle_seconds = idle_seconds
         self._max_bytes = max_bytes
         self._size = 0
         self.wants_more = True
         self._failure: Exception | None = None
 
-    def add(self, chunk: bytes) -> None:
+    def accepts(self, chunk: bytes) -> bool:
+        """Count a chunk; whether it is still to be looked at."""
         self._size += len(chunk)
-        if not self.wants_more or self._failure is not None:
-            return
-        if self._size > self._max_bytes:
-            self._fail(BodyTooLargeError(f"the answer has more than {self._max_bytes} bytes"))
-            return
-        try:
-            self.wants_more = self._take(chunk)
-        except Exception as error:  # noqa: BLE001  # whatever it is, `check` raises it once the generators have ended
-            self._fail(error)
-            return
+        if self._failure is None and self.wants_more and self._size > self._max_bytes:
+            self.fail(BodyTooLargeError(f"the answer has more than {self._max_bytes} bytes"))
+        return self._failure is None
+
+    def pause(self) -> None:
+        """Somebody else is waited for."""
+        self.scope.deadline = math.inf
+
+    def proceed(self, wants_more: bool) -> None:
+        """The server is waited for: for more of its answer, or only for its formal end."""
+        self.wants_more = self.wants_more and wants_more
         limit = self._idle_seconds if self.wants_more else _TAIL_SECONDS
         self.scope.deadline = trio.current_time() + limit
+
+    def fail(self, error: Exception) -> None:
+        """Stop; `check` raises it."""
+        self._failure = error
+        self.scope.cancel(reason="the rest of this answer is of no use")
 
     def check(self) -> None:
         if self._failure is not None:
             raise self._failure
         if self.scope.cancelled_caught and self.wants_more:
             raise StalledError(f"nothing came for {self._idle_seconds:.0f} s")
-
-    def _fail(self, error: Exception) -> None:
-        self._failure = error
-        self.scope.cancel(reason="the rest of this answer is of no use")
 
 
 @final

@@ -1,181 +1,353 @@
-"""How many calls an endpoint takes at once: found out by trying, as TCP finds the width of a network.
+"""Who may call an endpoint now: one queue, in order of arrival, before everything that limits its calls.
 
-Additive increase, multiplicative decrease: while calls succeed and the limit binds, it grows by a constant for
-every round of calls; when the endpoint says "too many", it is halved, once for all calls of that round.
-
-Source: D. Chiu, R. Jain, "Analysis of the increase and decrease algorithms for congestion avoidance", 1989.
+What limits them: the window, which is found out by trying (`net.window`); a pause that the endpoint asked for, or that
+a refusal makes (`net.pauses`); requests and tokens per minute, for those who know theirs (`net.rates`); and the shares
+of others who use the same endpoint (`net.shares`).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Final, final
+from typing import TypeAlias, final
 
-import attrs
 import trio
 
-_DECREASE: Final = 0.5
-_ROUNDS_TO_CAP: Final = 32
-"""Rounds of calls in which the limit can grow from nothing to its cap."""
+from agentcompass.net.endpoint_limits import Cause, Limits, Use
+from agentcompass.net.pauses import Pauses
+from agentcompass.net.rates import Rates
+from agentcompass.net.shares import Company, Standing
+from agentcompass.net.turns import Entry, Line, PauseTooLongError, Turn, Waiter
+from agentcompass.net.window import Window
 
-
-class PauseTooLongError(Exception):
-    """The endpoint asked everybody to wait for longer than this caller can.
-
-    Args:
-        seconds: What is left of the wait that was asked for.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"the endpoint asked all callers to wait for {seconds:.0f} s")
-        self.seconds = seconds
-
-
-@attrs.define(eq=False)
-class _Waiter:
-    """A caller in the queue; exactly one of `round` and `refusal` is set when it is woken for good."""
-
-    patience_seconds: float
-    wake: trio.Event = attrs.field(factory=trio.Event)
-    alarm: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    round: int | None = None
-    """The round in which it was let in."""
-    refusal: PauseTooLongError | None = None
+Waiting: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 @final
 class EndpointLimiter:
-    """Lets callers in, first come first served, as many at once as the endpoint has shown to take.
+    """Lets callers in, first come first served, as many at once and per minute as the endpoint takes.
 
     Args:
-        cap: Most calls at once, >= 1; where it starts.
+        limits: What is known beforehand.
+        pauses: How long all callers wait after a refusal; None: as usual.
+        on_change: Called when something changed that others should know soon.
     """
 
-    def __init__(self, cap: int) -> None:
-        if cap < 1:
-            raise ValueError(f"at least one call must be allowed, not {cap}")
-        self.cap: Final = cap
-        self._limit = float(cap)
-        self._step = max(1.0, cap / _ROUNDS_TO_CAP)
-        self._in_use = 0
-        self._round = 0
-        """Number of cuts so far: calls that began before the last cut do not cause another."""
-        self._resume_at = -math.inf
-        self._queue: deque[_Waiter] = deque()
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        pauses: Pauses | None = None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        if limits.cap < 1:
+            raise ValueError(f"at least one call must be allowed, not {limits.cap}")
+        self.limits = limits
+        self._on_change = on_change
+        self._window = Window(limits.cap)
+        self._pauses = pauses or Pauses()
+        self._rates = Rates(limits.rpm, limits.tpm)
+        self._company = Company()
+        self._inside: dict[int, Entry] = {}
+        """By number, the oldest first."""
+        self._line = Line()
+        self._count = itertools.count()
+        self._binds: Cause | None = None
+        self._next_at = -math.inf
+        self._taken = 0
+        self._is_held = False
+
+    # --- what is seen from outside
 
     @property
     def limit(self) -> int:
-        """Calls that may be in flight at once, 1..cap."""
-        return int(self._limit)
+        """Calls that may be in flight here at once, 1..cap: the window, or this user's share of it."""
+        return min(self.limits.cap, self._company.share(self._window.size, self.limits.cap))
 
     @property
     def in_use(self) -> int:
         """Calls in flight."""
-        return self._in_use
+        return len(self._inside)
 
     @property
     def waiting(self) -> int:
         """Callers in the queue."""
-        return len(self._queue)
+        return len(self._line)
+
+    @property
+    def is_in_company(self) -> bool:
+        """Whether calls are made here while others use the endpoint too."""
+        return bool(self._company.others and (self._inside or self._line))
 
     @property
     def pause_seconds(self) -> float:
         """How long nobody will be let in; 0 when there is no pause."""
-        return max(0.0, self._resume_at - trio.current_time())
+        return self._pauses.left_seconds(trio.current_time())
 
-    def place(self, patience_seconds: float = math.inf) -> Place:
-        """Return a place, to be taken with `async with`.
+    @property
+    def use(self) -> Use:
+        """How the endpoint is used now."""
+        return Use(
+            in_use=self.in_use,
+            limit=self.limit,
+            cap=self.limits.cap,
+            rpm=self.limits.rpm,
+            tpm=self.limits.tpm,
+            waiting=len(self._line),
+            binds=self._binds if self._line else None,
+            pause_seconds=math.ceil(self.pause_seconds),
+            others=len(self._company.others),
+        )
+
+    def turn(self) -> Turn:
+        """Return a place in the order of arrival, for a call that may need several tries."""
+        return Turn(next(self._count), self._taken_by_all)
+
+    def place(
+        self,
+        turn: Turn | None = None,
+        *,
+        tokens: float = 0.0,
+        patience_seconds: float = math.inf,
+        waiting: Waiting = nullcontext,
+    ) -> Place:
+        """Return a place for one try, to be taken with `async with`.
 
         Args:
+            turn: Of the call; None: it has only this try.
+            tokens: What it will use, as far as can be told.
+            waiting: What is entered as long as the caller has to wait.
             patience_seconds: The longest pause, as asked by the endpoint, that is worth waiting for. Waiting for
                 other callers is not limited by it.
 
         Raises:
             PauseTooLongError: On entering: the endpoint asked for a longer pause.
-            trio.Cancelled: On entering: no place was taken.
+            trio.Cancelled: On entering: no place was taken, and nothing used.
         """
-        return Place(self, patience_seconds)
+        return Place(self, turn or self.turn(), tokens, patience_seconds, waiting)
 
-    async def enter(self, patience_seconds: float) -> int:
-        """Wait for a place and return the number of its round; see `place`, which gives it back too."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        waiter = _Waiter(patience_seconds=patience_seconds)
-        self._queue.append(waiter)
+    # --- what others know, and what they are told
+
+    def narrow(self, limits: Limits) -> None:
+        """Hold to further limits, beside those there are."""
+        if (both := self.limits.both(limits)) != self.limits:
+            self.limits = both
+            self._rates = Rates(both.rpm, both.tpm)
+            self._divide()
+            self._settle()
+
+    def hold(self) -> None:
+        """Let nobody in until `heed` is called: it is not known yet what others do."""
+        self._is_held = True
+
+    def standing(self) -> Standing:
+        """Return how this user stands, for the others. Times are trio's."""
+        waits_for = self._binds if self._line else None
+        requests, tokens = self._rates.wanted(trio.current_time(), waits_for)
+        return Standing(
+            cap=self.limits.cap,
+            in_use=self.in_use,
+            waiting=len(self._line),
+            taken=self._taken,
+            findings=self._window.findings,
+            resume_at=self._pauses.resume_at,
+            wants_requests=requests,
+            wants_tokens=tokens,
+        )
+
+    def heed(self, company: Company) -> None:
+        """Take into account how the others stand now; their times are trio's."""
+        if company.taken > self._company.taken:
+            self._pauses.succeeded()
+        self._company, self._is_held = company, False
+        self._window.learn(other.findings for other in company.others)
+        self._divide()
+        self._pause_until(company.resume_at)
         self._settle()
+
+    def _divide(self) -> None:
+        """Take one's own part of what is to be divided."""
+        others = self._company.others
+        self._window.cap = self.limits.cap + self._company.cap
+        if others:
+            everybody = (self.standing(), *others)
+            wants = [(each.wants_requests, each.wants_tokens) for each in everybody]
+            self._rates.share(wants, trio.current_time())
+        else:
+            self._rates.share([(0.0, 0.0)], trio.current_time())
+
+    # --- the queue
+
+    async def enter(
+        self, turn: Turn, tokens: float, patience_seconds: float, waiting: Waiting = nullcontext
+    ) -> Entry:
+        """Wait for a place; see `place`, which gives it back too."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        now = trio.current_time()
+        if not self._line and self._opening(tokens, now)[0] <= now:
+            self._tell_if_first()
+            return self._let_in(tokens, now)
+        if self.pause_seconds > patience_seconds:
+            raise PauseTooLongError(self.pause_seconds)
+        waiter = Waiter(tokens=tokens, patience_seconds=patience_seconds)
+        self._line.join(turn, waiter)
+        self._tell_if_first()
         try:
-            while not waiter.wake.is_set():
-                with trio.CancelScope() as waiter.alarm:
-                    self._settle()  # whoever is first in the queue wakes by itself when a pause ends
-                    await waiter.wake.wait()
-                self._settle()
+            with waiting():
+                while not waiter.wake.is_set():
+                    with trio.CancelScope() as waiter.alarm:
+                        self._settle()  # whoever is first in the queue wakes by itself when its time has come
+                        await waiter.wake.wait()
+                    self._settle()
         except BaseException:
             self._withdraw(waiter)
             raise
-        if waiter.round is None:
+        if waiter.entry is None:
             raise waiter.refusal or AssertionError("woken for nothing")
-        return waiter.round
+        return waiter.entry
 
-    def _withdraw(self, waiter: _Waiter) -> None:
-        if waiter.round is not None:
-            self.leave()
+    def _tell_if_first(self) -> None:
+        if self._company.others and not self._inside and len(self._line) <= 1:
+            self._on_change()
+
+    def _withdraw(self, waiter: Waiter) -> None:
+        if waiter.entry is not None:  # let in, and cancelled before it could know
+            self._rates.take(trio.current_time(), requests=-1.0, tokens=-waiter.tokens)
+            self.leave(waiter.entry)
         elif waiter.refusal is None:
-            self._queue.remove(waiter)
+            self._line.leave(waiter)
             self._settle()
-
-    def leave(self) -> None:
-        """Give a place back."""
-        self._in_use -= 1
-        self._settle()
 
     def _settle(self) -> None:
-        """Let in whom the limit allows; during a pause refuse whom it is too long for, and set the alarm."""
-        if trio.current_time() < self._resume_at:
-            self._refuse_impatient()
-            if self._queue:
-                self._queue[0].alarm.deadline = self._resume_at
-            return
-        while self._queue and self._in_use < self.limit:
-            waiter = self._queue.popleft()
-            self._in_use += 1
-            waiter.round = self._round
+        """Let in whom the limits allow; the first of those who stay wakes up when time alone may let it in."""
+        while (waiter := self._line.first()) is not None:
+            now = trio.current_time()
+            opens_at, self._binds = self._opening(waiter.tokens, now)
+            if opens_at > now:
+                waiter.alarm.deadline = opens_at
+                return
+            self._line.leave(waiter)
+            waiter.entry = self._let_in(waiter.tokens, now)
             waiter.wake.set()
 
-    def _refuse_impatient(self) -> None:
-        pause = self.pause_seconds
-        impatient = [waiter for waiter in self._queue if waiter.patience_seconds < pause]
-        for waiter in impatient:
-            self._queue.remove(waiter)
-            waiter.refusal = PauseTooLongError(pause)
-            waiter.wake.set()
+    def _opening(self, tokens: float, now: float) -> tuple[float, Cause | None]:
+        """When the next try may go out, as far as time decides that, and what it waits for."""
+        if self._is_held:
+            return math.inf, "start"
+        if now < self._pauses.resume_at:
+            return self._pauses.resume_at, "pause"
+        size, in_use, limit = self._window.size, self.in_use, self.limit
+        if in_use >= limit:
+            return math.inf, "limit" if limit >= min(self.limits.cap, size) else "others"
+        if in_use and in_use + self._company.in_use >= size:  # one may always go out
+            return math.inf, "others"
+        if now < self._next_at:
+            return self._next_at, "limit"
+        return self._rates.opening(tokens, now)
 
-    def grow(self) -> None:
-        """A call succeeded: if the limit binds, raise it so that a round of such calls adds one step."""
-        if self._queue or self._in_use >= self.limit:
-            self._limit = min(float(self.cap), self._limit + self._step / self._limit)
-            self._settle()
+    def _let_in(self, tokens: float, now: float) -> Entry:
+        entry = Entry(next(self._count), self._window.cuts, self._pauses.number, now)
+        self._inside[entry.number] = entry
+        self._window.used(self.in_use + self._company.in_use)
+        self._next_at = now + self._window.interval_seconds(self.limit, now - self._oldest_at())
+        self._rates.take(now, requests=1.0, tokens=tokens)
+        return entry
 
-    def cut(self, round_number: int, pause_seconds: float) -> None:
-        """A call of a round was refused: halve what is in use, once a round, and let nobody in for a while."""
-        if round_number == self._round:
-            self._round += 1
-            self._limit = max(1.0, min(self._limit, self._in_use) * _DECREASE)
-        self._resume_at = max(self._resume_at, trio.current_time() + pause_seconds)
+    def _oldest_at(self) -> float:
+        """When the oldest try in flight began; there is one."""
+        return next(iter(self._inside.values())).at
+
+    @property
+    def _taken_by_all(self) -> int:
+        return self._taken + self._company.taken
+
+    @property
+    def _is_binding(self) -> bool:
+        """Whether more calls would go out if the window were wider."""
+        is_waited_for = bool(self._line) and self._binds in ("limit", "others")
+        return is_waited_for or self.in_use >= self.limit
+
+    # --- what becomes of a try
+
+    def leave(self, entry: Entry) -> None:
+        """Give a place back."""
+        del self._inside[entry.number]
         self._settle()
+
+    def correct(self, tokens: float) -> None:
+        """A try used so many tokens more than was said, or fewer if negative."""
+        self._rates.take(trio.current_time(), tokens=tokens)
+        self._settle()
+
+    def succeeded(self, entry: Entry) -> None:
+        """The endpoint took the call: there may be room for more."""
+        self._taken += 1
+        self._pauses.succeeded()
+        seconds = trio.current_time() - entry.at
+        self._window.succeeded(entry.cuts, seconds, is_binding=self._is_binding)
+        self._settle()
+
+    def refused(self, entry: Entry, turn: Turn, asked_seconds: float | None) -> bool:
+        """The endpoint said "too many": fewer from now on, and nobody for a while.
+
+        Args:
+            entry: The refused try.
+            turn: Its call.
+            asked_seconds: How long the endpoint wants to be left alone; None if it did not say.
+
+        Returns:
+            Whether the endpoint takes no one: since it last refused this call, or this call began, it has answered none,
+            here or elsewhere, and it has none in flight that went out before this one.
+        """
+        if self._window.refused(entry.cuts, is_binding=self._is_binding):
+            self._on_change()
+        self.pause(self._pauses.refused(entry.pauses, asked_seconds))
+        is_closed = turn.taken == self._taken_by_all and self._oldest_at() >= entry.at
+        turn.taken = self._taken_by_all
+        return is_closed
+
+    def pause(self, seconds: float) -> None:
+        """Let nobody in for so long; refuse those in the queue for whom it is too long."""
+        if self._pause_until(trio.current_time() + seconds):
+            self._on_change()
+        self._settle()
+
+    def _pause_until(self, time: float) -> bool:
+        """Let nobody in before a time; return whether that is news."""
+        if not self._pauses.extend(time, trio.current_time()):
+            return False
+        seconds = self.pause_seconds
+        for waiter in self._line:
+            if waiter.patience_seconds < seconds:
+                self._line.leave(waiter)
+                waiter.refusal = PauseTooLongError(seconds)
+                waiter.wake.set()
+        return True
 
 
 @final
 class Place:
-    """Permission for one call; see `EndpointLimiter.place`."""
+    """Permission for one try; see `EndpointLimiter.place`."""
 
-    def __init__(self, limiter: EndpointLimiter, patience_seconds: float) -> None:
-        self._limiter = limiter
-        self._patience_seconds = patience_seconds
-        self._round = -1
+    def __init__(
+        self,
+        limiter: EndpointLimiter,
+        turn: Turn,
+        tokens: float,
+        patience_seconds: float,
+        waiting: Waiting,
+    ) -> None:
+        self._limiter, self._turn, self._tokens = limiter, turn, tokens
+        self._patience_seconds, self._waiting = patience_seconds, waiting
+        self._entry: Entry | None = None
 
     async def __aenter__(self) -> Place:
-        self._round = await self._limiter.enter(self._patience_seconds)
+        self._entry = await self._limiter.enter(
+            self._turn, self._tokens, self._patience_seconds, self._waiting
+        )
         return self
 
     async def __aexit__(
@@ -184,12 +356,27 @@ class Place:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._limiter.leave()
+        self._limiter.leave(self._given)
+
+    @property
+    def _given(self) -> Entry:
+        assert self._entry is not None, "entered first"
+        return self._entry
 
     def succeeded(self) -> None:
-        """The endpoint took the call: there may be room for more."""
-        self._limiter.grow()
+        """The endpoint took the call."""
+        self._limiter.succeeded(self._given)
 
-    def rate_limited(self, pause_seconds: float = 0.0) -> None:
-        """The endpoint said "too many": fewer from now on, and nobody for `pause_seconds`."""
-        self._limiter.cut(self._round, pause_seconds)
+    def refused(self, asked_seconds: float | None) -> bool:
+        """The endpoint said "too many"; see `EndpointLimiter.refused`."""
+        self.used(0.0)
+        return self._limiter.refused(self._given, self._turn, asked_seconds)
+
+    def pause(self, seconds: float) -> None:
+        """The endpoint wants to be left alone for so long, for another reason than too many calls."""
+        self._limiter.pause(seconds)
+
+    def used(self, tokens: float) -> None:
+        """So many tokens were used, in place of those that were said before; also after the place was given back."""
+        self._limiter.correct(tokens - self._tokens)
+        self._tokens = tokens

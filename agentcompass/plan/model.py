@@ -35,6 +35,9 @@ class _Limits:
     max_retries: NonNegativeInt | None = None
     timeout_seconds: NonNegativeFloat | None = None
     max_connections: PositiveInt | None = None
+    rpm: PositiveInt | None = None
+    tpm: PositiveInt | None = None
+    share_limits: bool | None = None
 
 
 _OURS: Final = tuple(field.name for field in attrs.fields(_Limits))

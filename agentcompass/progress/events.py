@@ -130,6 +130,9 @@ class LimitsChanged(Event):
     """Attempts that wait, by what they wait for: `task_concurrency`, `provider:docker`, `open rate:docker`, `retry`"""
     sandboxes: int = 0
     """Sandboxes that may exist now, without those that were kept for people."""
+    endpoints: Mapping[str, Mapping[str, JSON]] = attrs.field(factory=dict)
+    """Model endpoints at which calls wait, by host: `in_use`, `limit`, `cap`, `rpm`, `tpm`, `waiting`, `binds` (`limit`,
+    `others`, `pause`, `rpm`, `tpm`, `start`), `pause_seconds`, and how many `others` on this machine share them."""
 
 
 @frozen(kw_only=True)

@@ -5,7 +5,7 @@ The live display shows some of it in its frame all the time, and so asks for `br
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import singledispatchmethod
 from typing import Final, Literal, TypeAlias, final
 
@@ -14,6 +14,7 @@ from agentcompass.errors import counted
 from agentcompass.progress import events, text
 from agentcompass.progress.state import ActiveAttempt, RequestState
 from agentcompass.progress.tracker import Tracker
+from agentcompass.records import JSON
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 
@@ -223,6 +224,7 @@ class Narrator:
         tail = [
             f"{len(tracker.active)} active" if tracker.active else "",
             f"waiting: {waiting}" if waiting else "",
+            *held_calls(tracker),
             self._oldest(now),
         ]
         unfinished = [state for state in tracker.requests.values() if state.status is None]
@@ -297,6 +299,28 @@ def spent(tracker: Tracker) -> str:
         return ""
     shown = text.tokens(usage)
     return f"{shown} {'token' if shown == '1' else 'tokens'}, {text.money(usage.cost_usd)}"
+
+
+def held_calls(tracker: Tracker) -> list[str]:
+    """Return what holds back model calls, as `20 calls at api.example.com: limit 12 of 256`; an item for each endpoint."""
+    return [
+        f"{counted(use['waiting'], 'call')} at {_named(host)}: {_binding(use)}"
+        for host, use in tracker.endpoints.items()
+    ]
+
+
+def _binding(use: Mapping[str, JSON]) -> str:
+    """What a caller in the queue of an endpoint waits for."""
+    binds, others = use["binds"], use["others"]
+    if use["pause_seconds"]:
+        return f"paused {text.duration(use['pause_seconds'])}"
+    if binds in ("rpm", "tpm"):
+        said = f"{binds} {use[binds]}"
+    elif binds == "start":
+        said = "asking other runs"
+    else:
+        said = f"limit {use['limit']} of {use['cap']}"
+    return f"{said}, shared with {counted(others, 'other run')}" if others else said
 
 
 def oldest(attempts: Iterable[ActiveAttempt]) -> ActiveAttempt | None:

@@ -23,6 +23,7 @@ from agentcompass.progress.tracker import Tracker
 _MIN_BAR: Final = 10
 _MAX_BAR: Final = 40
 _MAX_ACTIVE: Final = 20
+_MAX_ENDPOINTS: Final = 3
 _MIN_ROWS: Final = 6
 """Taken even where they are more than two thirds of the terminal; the rest is for log lines."""
 _STATUS_STYLE: Final[Mapping[str | None, str]] = {
@@ -106,6 +107,9 @@ class Panel:
                 "waiting for " + ", ".join(f"{self._clean(k)} {n}" for k, n in waiting.items()),
                 "yellow",
             )
+        if tracker.cleanup is None:
+            for held in narrator.held_calls(tracker)[:_MAX_ENDPOINTS]:
+                yield Text(self._clean(held), "yellow")
 
     def _cleanup(self, notice: CleanupStarted, tracker: Tracker, now: float) -> Text:
         return Text(

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, final
 
 from agentcompass.progress import events
 from agentcompass.progress.state import ActiveAttempt, RequestState
-from agentcompass.records import Usage
+from agentcompass.records import JSON, Usage
 
 _RATE_WINDOW: Final = 256
 """Finished attempts over which the rate is taken."""
@@ -34,6 +34,7 @@ class Tracker:
         model_retries: Model calls tried again, so far.
         cleanup: The notice with which cleanup began; None while the run goes on.
         sandboxes: Those that may exist, as last heard.
+        endpoints: Model endpoints at which calls wait, as last heard; see `LimitsChanged`.
         left: Names of sandboxes that could not be confirmed gone.
         kept: The first few sandboxes that were left on purpose; `n_kept` counts all.
     """
@@ -45,6 +46,7 @@ class Tracker:
         self.started_at: float | None = None
         self.cleanup: events.CleanupStarted | None = None
         self.sandboxes = 0
+        self.endpoints: Mapping[str, Mapping[str, JSON]] = {}
         self.left: tuple[str, ...] = ()
         self.kept: list[events.SandboxKept] = []
         self.n_kept = 0
@@ -203,6 +205,7 @@ class Tracker:
     def _(self, event: events.LimitsChanged) -> None:
         self._waiting[event.request] = event.waiting
         self.sandboxes = event.sandboxes
+        self.endpoints = event.endpoints
 
     @_take.register
     def _(self, event: events.CleanupStarted) -> None:

@@ -14,7 +14,13 @@ from agentcompass.secrets import MASK, Scrubber, Secret
 from agentcompass.spec.codec import as_json
 from agentcompass.spec.credentials import without_credentials
 from agentcompass.spec.references import escape
-from agentcompass.spec.resolved import ComponentConfig, ModelConfig, Orchestration, Request
+from agentcompass.spec.resolved import (
+    CALL_SETTINGS,
+    ComponentConfig,
+    ModelConfig,
+    Orchestration,
+    Request,
+)
 from agentcompass.spec.tree import Written
 from agentcompass.spec.written import SUPPORTED_VERSION
 
@@ -157,18 +163,14 @@ def _component(config: ComponentConfig) -> dict[str, JSON]:
 
 
 def _model(config: ModelConfig, secrets: tuple[Secret, ...]) -> dict[str, JSON]:
-    limits = {
-        "max_retries": config.max_retries,
-        "timeout_seconds": config.timeout_seconds,
-        "max_connections": config.max_connections,
-    }
+    settings = {name: getattr(config, name) for name in CALL_SETTINGS}
     written = written_model(config)
     section: dict[str, JSON] = {
         "id": as_written(config.id, None, secrets),
         "base_url": written["base_url"],
         "api_key": config.api_key.written if config.api_key else None,
         "api_protocol": written["api_protocol"],
-        "params": {**written["params"], **limits},
+        "params": {**written["params"], **_given(settings)},
     }
     return _given(section)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -70,12 +70,24 @@ class ModelConfig:
     timeout_seconds: NonNegativeFloat = 600.0
     """Of one call, all retries and waits included; 0 means none."""
     max_connections: PositiveInt = 256
-    """Calls in flight at once to this endpoint in one run."""
+    """Calls in flight at once to this endpoint in one run, if it takes so many."""
+    rpm: PositiveInt | None = None
+    """Requests per minute that the endpoint allows with this key; null if you do not know."""
+    tpm: PositiveInt | None = None
+    """Tokens per minute, input and output together; likewise."""
+    share_limits: bool = True
+    """Whether runs on this machine that use the endpoint with the same key share its limits."""
     written: Mapping[str, JSON] | None = attrs.field(default=None, eq=False)
     """`base_url`, `api_key`, `api_protocol` and `params` as plain JSON for files: references stay, other secrets are masked.
     None: to be made from the values."""
     counted: Mapping[str, JSON] | None = attrs.field(default=None, eq=False)
     """The same for the fingerprint: values in the place of references that are not secret."""
+
+
+CALL_SETTINGS: Final = (
+    "max_retries", "timeout_seconds", "max_connections", "rpm", "tpm", "share_limits",
+)  # fmt: skip
+"""Fields of `ModelConfig` that are written among a model's `params` and govern the calls instead of being sent."""
 
 
 @frozen(kw_only=True)

@@ -47,7 +47,7 @@ class ModelSection:
     api_protocol: str | Sequence[str] | None = None
     """A protocol name, `auto`, or a list in order of preference; `auto` if not given."""
     params: Mapping[str, JSON] | None = None
-    """Sent with each call, except `max_retries`, `timeout_seconds` and `max_connections`, which limit the calls."""
+    """Sent with each call, except those that govern the calls: `max_retries`, `timeout_seconds`, `max_connections`, `rpm`, `tpm`, `share_limits`."""
 
 
 @frozen(kw_only=True)

@@ -110,6 +110,9 @@ class _WrittenModel:
     max_retries: int
     timeout_seconds: float
     max_connections: int
+    rpm: int | None
+    tpm: int | None
+    share_limits: bool
 
 
 @frozen(kw_only=True)

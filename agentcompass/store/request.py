@@ -16,6 +16,7 @@ from agentcompass.secrets import MASK
 from agentcompass.spec.codec import as_json, default_of
 from agentcompass.spec.dump import written_execution, written_model, written_runtime
 from agentcompass.spec.resolved import (
+    CALL_SETTINGS,
     ComponentConfig,
     ExecutionConfig,
     ModelConfig,
@@ -25,7 +26,6 @@ from agentcompass.spec.resolved import (
 from agentcompass.spec.written import DEFAULT_ENVIRONMENT
 from agentcompass.store.info import RunInfo
 
-_CALL_LIMITS: Final = ("max_retries", "timeout_seconds", "max_connections")
 _ROLES: Final = ("benchmark", "harness", "environment")
 _CHOSEN_ANEW: Final = {
     f"runtime.{name}"
@@ -55,7 +55,7 @@ def written_request(
             "id": model.id,
             **written_model(model),
             "api_key": None if model.api_key is None else model.api_key.written,
-            **{name: getattr(model, name) for name in _CALL_LIMITS},
+            **{name: getattr(model, name) for name in CALL_SETTINGS},
         },
         "execution": dict(written_execution(request)),
         "runtime": {name: shared[name] for name in given},
@@ -139,7 +139,7 @@ def _settings(request: Mapping[str, Any]) -> dict[str, JSON]:
 def _model_settings(model: Mapping[str, Any]) -> dict[str, JSON]:
     defaults = {field.name: default_of(field) for field in attrs.fields(ModelConfig)}
     protocol, key = model.get("api_protocol"), model.get("api_key")
-    limits = {name: model[name] for name in _CALL_LIMITS if name in model}
+    limits = {name: model[name] for name in CALL_SETTINGS if name in model}
     return {
         "model.base_url": model.get("base_url"),
         "model.api_key": None if MASK in str(key) else key,

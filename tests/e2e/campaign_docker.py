@@ -1,16 +1,15 @@
 """The long form of test_docker_runs.py: a hundred kills, fifty busy containers, all of HumanEval. Run by `just campaign`."""
 
-import json
 import os
 import random
 import signal
 import time
+from contextlib import nullcontext
 
 import pytest
 
-from support.commandline import Program
-from support.docker import engine_host, python_image
-from support.docker_runs import BUSY, DockerRuns, other_resources
+from support.docker_humaneval import humaneval, solving_model
+from support.docker_runs import BUSY, DockerRuns
 
 pytestmark = pytest.mark.docker
 
@@ -41,7 +40,7 @@ def test_kills(tmp_path, capsys):
         assert one.returncode == 0, one.stderr
         assert runs.containers() == []
         assert runs.leases() == []
-        assert other_resources(engine_host()) == []
+        assert runs.resources() == []
     with capsys.disabled():
         print(f"\nkill -9: {KILLS} runs, {found} containers that may have been there, none left")
 
@@ -62,16 +61,13 @@ def test_ctrl_c_with_fifty_busy_containers(tmp_path, capsys):
         print(f"\nCtrl-C with {CONTAINERS} busy containers: clean after {seconds:.1f} s")
 
 
-@pytest.mark.timeout(3600)
-def test_humaneval_thirty_two_at_once(tmp_path, capsys):
-    params = {"image": python_image(), "host": engine_host(), "network": "none"}
-    child = Program(tmp_path).start(
-        "run", "humaneval", "oracle", "none", "--env", "docker", "--env-params", json.dumps(params),
-        "--task-concurrency", "32", "--format", "json", "--progress", "none",
-    )  # fmt: skip
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("harness", ["oracle", "tool_loop"])
+def test_humaneval_thirty_two_at_once(tmp_path, capsys, harness):
     began = time.monotonic()
-    said, errors = child.communicate(timeout=3000)
-    assert child.returncode == 0, errors
-    assert json.loads(said)["summary"]["score"] == 1.0
+    with solving_model(tmp_path) if harness == "tool_loop" else nullcontext(["none"]) as model:
+        result, records = humaneval(tmp_path, harness, *model, count=None, at_once=32)
+    assert len(records) == 164
+    assert result["summary"]["score"] == 1.0
     with capsys.disabled():
-        print(f"\nHumanEval, 164 tasks, 32 at once: {time.monotonic() - began:.0f} s")
+        print(f"\nHumanEval, 164 tasks, {harness}, 32 at once: {time.monotonic() - began:.0f} s")

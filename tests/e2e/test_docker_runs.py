@@ -11,13 +11,11 @@ import time
 import pytest
 import trio
 
-from agentcompass.components.base import LoadContext, SandboxPlan
-from agentcompass.components.benchmarks.humaneval import HumanEval, HumanEvalParams
+from agentcompass.components.base import SandboxPlan
 from agentcompass.containers import life
 from agentcompass.containers.client import connect
-from agentcompass.testing import FakeEndpoint, chat
-from support.commandline import Program
 from support.docker import engine_host, make_container, python_image
+from support.docker_humaneval import humaneval, solving_model
 from support.docker_runs import BUSY, DockerRuns
 from support.docker_sandboxes import DEAD, docker_env, docker_lease
 
@@ -26,22 +24,17 @@ pytestmark = pytest.mark.docker
 AT_ONCE = 8
 
 
-def humaneval(folder, harness, *options, count=5, at_once=5):
-    """Run it and return the result and the records."""
-    done = Program(folder)(
-        "run", "humaneval", harness, *options, "--env", "docker",
-        "--env-params", json.dumps({"image": python_image(), "host": engine_host(), "network": "none"}),
-        "--benchmark-params", json.dumps({"limit": count}), "--task-concurrency", str(at_once),
-        "--format", "json", "--progress", "none", "--results-dir", "results",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (journal,) = (folder / "results").glob("*/*/attempts.jsonl")
-    return json.loads(done.stdout), [json.loads(line) for line in journal.read_text().splitlines()]
+def until(is_so, seconds=60):
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_humaneval_is_solved_by_its_own_solutions(tmp_path):
-    result, records = humaneval(tmp_path, "oracle", "none")
+    result, records = humaneval(tmp_path, "oracle", "none", count=32, at_once=32)
     assert result["summary"]["score"] == 1.0
+    assert len(records) == 32
     for record in records:
         used = record["sandbox"]["evaluation"]
         assert used["memory_peak_bytes"] > 0
@@ -50,27 +43,8 @@ def test_humaneval_is_solved_by_its_own_solutions(tmp_path):
 
 
 def test_humaneval_is_solved_by_a_model_with_a_shell(tmp_path):
-    async def load():
-        benchmark = HumanEval(HumanEvalParams(limit=3))
-        context = LoadContext(data_dir=tmp_path)
-        return [task.data for task in await benchmark.load_tasks(context)]
-
-    problems = trio.run(load)
-
-    def react(seen):
-        messages = seen.json["messages"]
-        problem = next(p for p in problems if p.prompt in messages[1]["content"])
-        program = problem.prompt + problem.canonical_solution
-        if len(messages) == 2:
-            command = f"cat > solution.py <<'END'\n{program}\nEND\npython3 solution.py && wc -l solution.py"
-            return chat(None, tool_calls=[("bash", json.dumps({"command": command}))])
-        assert messages[-1]["content"].startswith("exit code 0\n"), messages[-1]
-        answer = f"```python\n{program}\n```"
-        return chat(None, tool_calls=[("submit", json.dumps({"answer": answer}))])
-
-    with FakeEndpoint(react) as endpoint:
-        options = ("m", "--model-base-url", endpoint.base_url, "--model-api-key", "k")
-        result, records = humaneval(tmp_path, "tool_loop", *options, count=3, at_once=3)
+    with solving_model(tmp_path) as options:
+        result, records = humaneval(tmp_path, "tool_loop", *options, count=8, at_once=8)
     assert result["summary"]["score"] == 1.0
     assert all(set(record["sandbox"]) == {"agent", "evaluation"} for record in records)
 
@@ -84,6 +58,51 @@ def test_a_kill_for_want_of_memory_is_named_in_the_record(tmp_path):
     assert record["metrics"] == {"correct": 0.0}
     (used,) = record["sandbox"].values()
     assert used["oom_kills"] == 1
+
+
+def test_a_sandbox_that_its_own_programs_have_ended_is_not_tried_again(tmp_path):
+    runs = DockerRuns(tmp_path, command="kill -9 -1; sleep 100", count=1)
+    assert runs.run().returncode == 1
+    (record,) = runs.records()
+    assert (record["verdict"], record["failure"]["code"]) == ("infra", "ended-from-inside")
+
+
+def test_a_sandbox_that_has_written_too_much_is_not_tried_again(tmp_path):
+    much = "head -c 20M /dev/zero > /much; sleep 100"
+    runs = DockerRuns(tmp_path, command=much, count=1, env_params={"storage_mb": 5})
+    done = runs.run()
+    assert done.returncode == 1
+    (record,) = runs.records()
+    assert (record["verdict"], record["failure"]["code"]) == ("infra", "storage-exceeded")
+    assert "closing sandbox" not in done.stderr
+
+
+def test_a_container_that_somebody_else_kills_under_an_evaluation_is_no_zero(tmp_path):
+    (tmp_path / "marks").mkdir()
+    # The first of its executions waits, and the second, in a new container, passes.
+    wait = "[ -e /marks/begun ] || { touch /marks/begun; sleep 100 || exit 1; }"
+    runs = DockerRuns(
+        tmp_path,
+        command=wait,
+        count=1,
+        env_params={"mounts": [f"{tmp_path}/marks:/marks"]},
+        options=("--execution-params", json.dumps({"retry_min_delay_seconds": 0.1})),
+    )
+    child = runs.start()
+    until((tmp_path / "marks" / "begun").exists)
+
+    (name,) = runs.containers()
+
+    async def kill():
+        async with connect(engine_host()) as docker:
+            await life.kill(docker, name)
+
+    trio.run(kill)
+    _, said = child.communicate(timeout=90)
+    assert child.returncode == 0, said
+    first, second = runs.records()
+    assert (first["verdict"], first["failure"]["code"]) == ("infra", "container-died")
+    assert (second["verdict"], second["metrics"]) == ("graded", {"correct": 1.0})
 
 
 def test_ctrl_c_ends_containers_with_busy_commands_and_daemons(tmp_path):

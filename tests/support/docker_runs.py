@@ -31,6 +31,8 @@ class DockerRuns:
     image: str = attrs.field(factory=python_image)
     env_params: dict = attrs.field(factory=dict)
     options: tuple[str, ...] = ()
+    environ: dict = attrs.field(factory=dict)
+    benchmark: str = "jsonl"
     program: Program = attrs.field(init=False)
 
     def __attrs_post_init__(self):
@@ -47,7 +49,7 @@ class DockerRuns:
 
     def arguments(self, *options: str) -> tuple[str, ...]:
         return (
-            "run", "jsonl", "oracle", "none", "--env", "docker",
+            "run", self.benchmark, "oracle", "none", "--env", "docker",
             "--benchmark-params", json.dumps({"path": "tasks.jsonl"}),
             "--env-params", json.dumps(
                 {"image": self.image, "host": self.host, "network": "none", **self.env_params}
@@ -57,7 +59,10 @@ class DockerRuns:
         )  # fmt: skip
 
     def start(self, *options: str):
-        return self.program.start(*self.arguments(*options))
+        return self.program.start(*self.arguments(*options), environ=self.environ)
+
+    def run(self, *options: str):
+        return self.program(*self.arguments(*options), **self.environ)
 
     def leases(self) -> list[dict]:
         files = (self.folder / "results").glob("*/*/leases/*.json")
@@ -82,6 +87,19 @@ class DockerRuns:
             and (not running or found.status == "running")
         ]
 
+    def resources(self) -> list[str]:
+        """Names of their networks and volumes."""
+
+        async def listed():
+            async with connect(self.host) as docker:
+                return [
+                    *await resources.listed_networks(docker, LEASE_LABEL),
+                    *await resources.listed_volumes(docker, LEASE_LABEL),
+                ]
+
+        ours = self.run_ids()
+        return [one.name for one in trio.run(listed) if one.labels["agentcompass.run"] in ours]
+
     def await_containers(self, count: int, seconds: float = 60.0) -> None:
         """Wait until so many run."""
         end = time.monotonic() + seconds
@@ -93,16 +111,3 @@ class DockerRuns:
 async def _labelled(host):
     async with connect(host) as docker:
         return await life.listed(docker, LEASE_LABEL)
-
-
-def other_resources(host) -> list[str]:
-    """Networks and volumes of ours."""
-
-    async def listed():
-        async with connect(host) as docker:
-            return [
-                *await resources.listed_networks(docker, LEASE_LABEL),
-                *await resources.listed_volumes(docker, LEASE_LABEL),
-            ]
-
-    return [found.name for found in trio.run(listed)]

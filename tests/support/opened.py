@@ -13,7 +13,9 @@ from agentcompass.spec.resolved import ModelConfig
 
 KEY = "sk-live-0123456789abcdef"
 PRICES = {"org/model": {"input": 1.0, "output": 10.0}}
-QUICK = Timing(idle_seconds=5.0, backoff_base_seconds=0.001, backoff_cap_seconds=0.01)
+QUICK = Timing(
+    idle_seconds=5.0, backoff_base_seconds=0.001, backoff_cap_seconds=0.01, pause_seconds=0.001
+)
 RETRIES = 3
 
 
@@ -35,11 +37,18 @@ class Opened:
     """A client, the model lent by it, and the retries that were told."""
 
     def __init__(
-        self, endpoint, *, timing=QUICK, protocols=("openai-chat",), prices=PRICES, **changes
+        self,
+        endpoint,
+        *,
+        timing=QUICK,
+        protocols=("openai-chat",),
+        prices=PRICES,
+        endpoints=None,
+        **changes,
     ):
         config = config_for(endpoint, **changes)
         self.client: ModelClient = open_client(
-            config, harness_protocols=protocols, prices=prices, timing=timing
+            config, harness_protocols=protocols, prices=prices, endpoints=endpoints, timing=timing
         )
         self.retries = []
         self.model: AttemptModel = self.client.lend(self.retries.append)
@@ -53,8 +62,8 @@ class Opened:
     async def say(self, words="hi", **options):
         return await self.model.chat([Message(role="user", content=words)], **options)
 
-    async def fail(self, **options):
+    async def fail(self, words="hi", **options):
         """Make a call that must fail, and return the error."""
         with pytest.raises(ModelError) as caught:
-            await self.say(**options)
+            await self.say(words, **options)
         return caught.value

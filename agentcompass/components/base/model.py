@@ -135,6 +135,12 @@ class Account(Protocol):
     def charge(self, usage: Usage) -> None:
         """Take note of what a call used, as soon as that is known."""
 
+    def hold(self, is_held: bool) -> None:
+        """Take note that all calls of the attempt wait now, for a limit or for another try; or that they do no longer.
+
+        The attempt's time does not run meanwhile.
+        """
+
 
 class AttemptModel(Model, Protocol):
     """The model lent to one attempt."""
@@ -168,6 +174,13 @@ class ModelClient(Protocol):
             PreflightError: What it needs is not there, or it does not come up.
         """
         ...
+
+    async def check_serving(self) -> None:
+        """Check that programs can be served (`Model.serve`), as far as that can be seen without a call. After `ready`.
+
+        Raises:
+            PreflightError: The endpoint does not speak their protocol, or there is none.
+        """
 
     @property
     def knows_price(self) -> bool:

@@ -179,7 +179,9 @@ def _python_prefixes() -> Iterator[Path]:
         program = program.parent / program.readlink()
 
 
-def _command_line(view: View, workspace: Workspace, *, network: bool) -> list[str]:
+def _command_line(
+    view: View, workspace: Workspace, shared: Mapping[str, Path], *, network: bool
+) -> list[str]:
     etc = workspace.dir / "etc"
     binds = [(str(etc / name), f"/etc/{name}") for name in sorted(os.listdir(etc))]  # noqa: PTH208 - names
     if network:
@@ -194,6 +196,7 @@ def _command_line(view: View, workspace: Workspace, *, network: bool) -> list[st
         *(word for source, name in binds for word in ("--ro-bind", source, name)),
         *(word for name, place in workspace.mounts for word in ("--bind", str(place), name)),
         *view.late(),
+        *(word for name, source in shared.items() for word in ("--ro-bind", str(source), name)),
         *hidden,
         *("--remount-ro", "/proc", "--remount-ro", "/", "--chdir", SANDBOX_WORK),
     ]
@@ -214,12 +217,15 @@ def keeper_command(line: Sequence[str]) -> list[str]:
     return [*line, "--as-pid-1", "--", sys.executable, "-I", "-S", KEEPER, INSIDE]
 
 
-def furnish(view: View, workspace: Workspace, *, network: bool) -> list[str]:
+def furnish(
+    view: View, workspace: Workspace, shared: Mapping[str, Path], *, network: bool
+) -> list[str]:
     """Write what a sandbox has of its own in /etc, where no command can write, and return how bwrap is called for it.
 
     Args:
         view: Of the machine.
         workspace: Of the sandbox, just made.
+        shared: Directories of this machine, by their path inside.
         network: Whether the machine's network is visible; without, there is a loopback device only.
 
     Returns:
@@ -231,7 +237,7 @@ def furnish(view: View, workspace: Workspace, *, network: bool) -> list[str]:
     (etc / "group").write_text(f"{USER}:x:{USER_ID}:\n")
     if not network:
         (etc / "hosts").write_text(f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n")
-    return _command_line(view, workspace, network=network)
+    return _command_line(view, workspace, shared, network=network)
 
 
 def write_entry(workspace: Workspace, line: Sequence[str], env: Mapping[str, str]) -> str:

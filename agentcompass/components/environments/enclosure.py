@@ -27,7 +27,7 @@ import trio
 
 from agentcompass.components.base import KiB
 from agentcompass.components.environments import pipes
-from agentcompass.components.environments.place import OpenPlace
+from agentcompass.components.environments.place import OpenPlace, cannot_listen
 from agentcompass.components.environments.trees import Command, Keeper, Tree, send_fds
 from agentcompass.errors import SandboxError
 
@@ -35,7 +35,7 @@ START_SECONDS = 60.0
 """For the namespaces and their keeper to come up; it takes some 25 ms on a machine that is not overloaded."""
 OWN_PROCESSES = 2
 """That are in every enclosure: bwrap and the keeper."""
-READY, TERMINAL = b"r", b"t"
+READY, TERMINAL, LISTENER = b"r", b"t", b"l"
 """What is said on the control socket, beside what every keeper understands."""
 
 
@@ -81,17 +81,35 @@ class Enclosure:
         Raises:
             SandboxError: There is none left (code `no-terminal`).
         """
+        path, fds = await self._ask(TERMINAL)
+        if len(fds) != 2:
+            raise SandboxError("the sandbox has no terminal left", code="no-terminal")
+        return fds[0], fds[1], path
+
+    async def listen(self) -> socket.socket:
+        """Listen in the namespaces, on their own loopback device where they have one.
+
+        Raises:
+            SandboxError: There is no socket or port left (code `cannot-listen`).
+        """
+        _port, fds = await self._ask(LISTENER)
+        if not fds:
+            raise cannot_listen("there is no socket or port left")
+        listening = socket.socket(fileno=fds[0])
+        listening.setblocking(False)
+        return listening
+
+    async def _ask(self, what: bytes) -> tuple[bytes, list[int]]:
+        """Ask the inner keeper for descriptors; return what it says of them too."""
         async with self._asking:
             control = await self._running()
             with trio.fail_after(START_SECONDS):
-                await send_fds(control, TERMINAL, [])
+                await send_fds(control, what, [])
                 await trio.lowlevel.wait_readable(control)
-            path, fds, _flags, _address = socket.recv_fds(control, 4 * KiB, 2)
-        if len(fds) != 2:
-            raise SandboxError("the sandbox has no terminal left", code="no-terminal")
+            said, fds, _flags, _address = socket.recv_fds(control, 4 * KiB, 2)
         for fd in fds:
             os.set_inheritable(fd, False)
-        return fds[0], fds[1], path
+        return said, fds
 
     async def sweep(self) -> int:
         """End the namespaces, and so every process in them; the next command gets new ones."""

@@ -165,6 +165,9 @@ class HostProcess(Environment[HostProcessParams]):
                 )
             bubblewrap.try_out(self._view)
 
+    async def check_listening(self) -> None:
+        """Do nothing: it is always possible."""
+
     @asynccontextmanager
     async def open(self, plan: SandboxPlan, lease: Lease) -> AsyncIterator[Session]:
         """Make a work directory and lend it; afterwards no process of it is left, nor the directory unless `lease.keep`.
@@ -206,7 +209,7 @@ class HostProcess(Environment[HostProcessParams]):
         if self.is_isolated:
             with undone_on_error(workspace.dir):
                 network = plan.network and self.params.network == "host"
-                line = bubblewrap.furnish(self._view, workspace, network=network)
+                line = bubblewrap.furnish(self._view, workspace, plan.shared, network=network)
                 entry = bubblewrap.write_entry(workspace, line, base)
             place = Enclosure(self._keeper, _enclosing(line, workspace, lease), machine)
         surroundings = Surroundings(

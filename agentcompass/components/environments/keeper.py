@@ -24,9 +24,9 @@ open, unless they ask for more. The other end is `trees.py`, which defines nothi
 
 Run as `python -I -S keeper.py inside`, it is the first process of a PID namespace, which makes it immune to every
 signal from inside, and the end of it the end of all (`enclosure.py`). Its control socket is then descriptor 0;
-it says `r` on it when it serves, `t` asks for a terminal (answered by its path, with its two ends), and it
-answers for guards that were killed: it ends what they leave, and says `killed` in their place. Neither it nor
-its guards can be traced by commands.
+it says `r` on it when it serves, `t` asks for a terminal (answered by its path, with its two ends), `l` for a socket
+that listens on the loopback device (answered by its port), and it answers for guards that were killed: it ends what they
+leave, and says `killed` in their place. Neither it nor its guards can be traced by commands.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ IGNORED = (
     signal.SIGUSR2,
 )
 """By keeper and guards, so that a careless `pkill python` in a sandbox does not end them."""
+BACKLOG = 128
 MAX_FDS = 3
 """That come with one message."""
 RESET = (*IGNORED, signal.SIGPIPE, signal.SIGXFSZ)
@@ -211,8 +212,8 @@ class Keeper:
             return False
         if not data:
             return False
-        if data == b"t":
-            self.lend_terminal()
+        if data in (b"t", b"l"):
+            self.lend(data)
         for fd in fds:
             try:
                 pid = os.fork()
@@ -226,15 +227,24 @@ class Keeper:
                 os.close(fd)
         return True
 
-    def lend_terminal(self) -> None:
-        """Make a terminal and send its path, with our end and the command's; nothing but `-` if there is none left."""
+    def lend(self, what: bytes) -> None:
+        """Make a terminal and send its path, with our end and the command's; or a socket that listens, with its port.
+
+        Nothing but `-` if there is none left.
+        """
         try:
-            ends = os.openpty()
+            if what == b"t":
+                fds = list(os.openpty())
+                name = os.fsencode(os.ttyname(fds[1]))
+            else:
+                listening = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+                name = b"%d" % listening.getsockname()[1]
+                fds = [listening.detach()]
         except OSError:
             self.control.send(b"-")
             return
-        socket.send_fds(self.control, [os.fsencode(os.ttyname(ends[1]))], ends)
-        for fd in ends:
+        socket.send_fds(self.control, [name], fds)
+        for fd in fds:
             os.close(fd)
 
     def become_guard(self, fd: int) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from typing import Protocol, final
 
@@ -10,7 +11,9 @@ import trio
 from trio.from_thread import check_cancelled
 
 from agentcompass.components.environments import leftovers
+from agentcompass.components.environments.keeper import BACKLOG
 from agentcompass.components.environments.trees import Command, Keeper, Tree
+from agentcompass.errors import SandboxError
 
 
 class Place(Protocol):
@@ -31,6 +34,14 @@ class Place(Protocol):
 
     async def terminal(self) -> tuple[int, int, bytes]:
         """Make a terminal: our end, the command's, and the path by which a command finds it."""
+
+    async def listen(self) -> socket.socket:
+        """Return a non-blocking socket that listens on a port of 127.0.0.1, as commands see that.
+
+        Raises:
+            SandboxError: There is none left (code `cannot-listen`).
+        """
+        ...
 
     async def sweep(self) -> int:
         """End every process that is left, whatever became of its guard; return how many were found.
@@ -63,6 +74,15 @@ class OpenPlace:
         """Make a terminal of the machine's."""
         return new_terminal()
 
+    async def listen(self) -> socket.socket:
+        """Listen on this machine."""
+        try:
+            listening = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+        except OSError as error:
+            raise cannot_listen(str(error)) from error
+        listening.setblocking(False)
+        return listening
+
     async def sweep(self) -> int:
         """End what carries the lease's mark; see `leftovers`."""
         return await trio.to_thread.run_sync(
@@ -71,6 +91,11 @@ class OpenPlace:
 
     async def close(self) -> None:
         """Nothing was made."""
+
+
+def cannot_listen(reason: str) -> SandboxError:
+    """Return the error for a socket that cannot be made."""
+    return SandboxError(f"nothing can listen in the sandbox: {reason}", code="cannot-listen")
 
 
 def new_terminal() -> tuple[int, int, bytes]:

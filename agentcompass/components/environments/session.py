@@ -14,9 +14,10 @@ from typing import TypeVar, final
 import trio
 from trio.from_thread import check_cancelled
 
-from agentcompass.components.base import DEFAULT_MAX_OUTPUT, ExecResult, Process, Session
+from agentcompass.components.base import DEFAULT_MAX_OUTPUT, ExecResult, Inlet, Process, Session
 from agentcompass.components.environments import leftovers, pipes, removal, transfer
 from agentcompass.components.environments.capture import HeadTail
+from agentcompass.components.environments.inlet import listening
 from agentcompass.components.environments.interactive import Program
 from agentcompass.components.environments.place import Place
 from agentcompass.components.environments.space import DiskSpace
@@ -193,6 +194,15 @@ class HostSession(Session):
                     await self._end(tree)
         finally:
             streams.close()
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[Inlet]:
+        """Accept connections of the sandbox's programs; see `Session.listen`.
+
+        In a sandbox without a network of its own, those of every other program of this machine that knows the port too.
+        """
+        async with listening(await self._place.listen()) as inlet:
+            yield inlet
 
     async def read_bytes(self, path: str, *, max_bytes: int | None = None) -> bytes:
         """Return a regular file's content; FileNotFoundError for anything else, a link that leads outside included."""

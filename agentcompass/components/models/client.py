@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol, TypeVar, final
 
 import attrs
 import trio
 
-from agentcompass.components.base import Account, LoadContext, ModelRetry
+from agentcompass.components.base import (
+    Account,
+    Gateway,
+    LoadContext,
+    ModelRetry,
+    ServedCall,
+    Session,
+)
 from agentcompass.components.messages import Message, Reply, Tool
 from agentcompass.components.models.calls import Caller, Ending, Record, Timing
-from agentcompass.components.models.exchange import Exchanger
+from agentcompass.components.models.exchange import Exchanger, Through
 from agentcompass.components.models.failures import REASONING_REFUSED, Wording, revoked
+from agentcompass.components.models.gateway import serve
 from agentcompass.components.models.meter import Meter
 from agentcompass.components.models.paths import candidate_paths
 from agentcompass.components.models.pricing import Price, price_of
 from agentcompass.components.models.protocols import Codec, choose_codec
 from agentcompass.components.models.recording import Exchange, Recorder
-from agentcompass.errors import ConfigurationError, ModelError
+from agentcompass.errors import ConfigurationError, ModelError, PreflightError
 from agentcompass.net.address import Address
+from agentcompass.net.endpoint_limits import Limits
+from agentcompass.net.endpoints import Endpoints
 from agentcompass.net.http import HttpClient
 from agentcompass.net.limits import EndpointLimiter
 from agentcompass.records import JSON, Usage
 from agentcompass.secrets import Scrubber
 from agentcompass.spec.resolved import ModelConfig
+
+T = TypeVar("T")
 
 _SENDABLE_KEY: Final = re.compile(r"[\x21-\x7e]+")
 
@@ -45,6 +58,7 @@ def open_client(
     harness_protocols: Sequence[str],
     prices: Mapping[str, Mapping[str, float]],
     recorder: Recorder | None = None,
+    endpoints: Endpoints | None = None,
     timing: Timing = _DEFAULT_TIMING,
 ) -> EndpointClient:
     """Make the client for a run. Nothing is connected before the first call.
@@ -58,6 +72,8 @@ def open_client(
         prices: By model id or pattern, US dollars per million tokens (`input`, `cached_input`, `cache_write`, `output`,
             `reasoning`).
         recorder: Keeps the exchanges; None: nobody wants them.
+        endpoints: The limits of the run, which all its clients of one endpoint and key have in common; None: this client
+            has its own.
         timing: Waits that no setting names.
 
     Raises:
@@ -82,7 +98,7 @@ def open_client(
     )
     caller = Caller(
         exchanger,
-        EndpointLimiter(config.max_connections),
+        _limiter(config, address, endpoints or Endpoints(), timing),
         codec,
         max_retries=config.max_retries,
         timeout_seconds=config.timeout_seconds,
@@ -93,6 +109,19 @@ def open_client(
         caller.record = _recording(recorder, codec.name, host, config.id)
     price = price_of(config.id, prices, host=host)
     return EndpointClient(config, http, caller, codec, price)
+
+
+def _limiter(
+    config: ModelConfig, address: Address, endpoints: Endpoints, timing: Timing
+) -> EndpointLimiter:
+    key = config.api_key.reveal() if config.api_key else ""
+    return endpoints.limiter(
+        f"{address.url.scheme}://{address.url.netloc.decode('ascii')}",
+        f"{key}\n{address.authorization or ''}",
+        Limits(cap=config.max_connections, rpm=config.rpm, tpm=config.tpm),
+        pauses=timing.pauses(),
+        is_shared=config.share_limits,
+    )
 
 
 def _recording(recorder: Recorder, protocol: str, host: str, model: str) -> Record:
@@ -141,6 +170,16 @@ class EndpointClient:
     async def ready(self, ctx: LoadContext) -> None:
         """Do nothing: somebody else runs the endpoint, and it may come up later."""
 
+    async def check_serving(self) -> None:
+        """Check that the endpoint has the path of the protocol; see `components.base.ModelClient`."""
+        try:
+            await self._caller.check_path()
+        except ModelError as error:
+            raise PreflightError(
+                f"the endpoint does not speak {self._codec.name}, by which the agent calls its model: {error.message}",
+                hint="Nothing is translated between protocols: use an endpoint that speaks it, or another harness.",
+            ) from error
+
     async def aclose(self) -> None:
         """Close all connections."""
         await self._http.aclose()
@@ -153,6 +192,20 @@ class Calls(Protocol):
         self, body: Mapping[str, JSON], meter: Meter, on_retry: Callable[[ModelRetry], None]
     ) -> Reply:
         """Ask until there is a reply."""
+        ...
+
+    async def forward(
+        self,
+        body: Mapping[str, JSON],
+        meter: Meter,
+        on_retry: Callable[[ModelRetry], None],
+        through: Through,
+    ) -> Reply | None:
+        """Ask for somebody else, who gets the answer while it comes in; see `calls.Caller`."""
+        ...
+
+    async def ask_aside(self, body: Mapping[str, JSON], through: Through) -> None:
+        """Ask what is no model call; likewise."""
         ...
 
 
@@ -235,6 +288,42 @@ class LentModel:
         self._begin()
         return await self._ask(body, params)
 
+    def serve(
+        self,
+        session: Session,
+        *,
+        on_call: Callable[[ServedCall], Awaitable[None]] | None = None,
+        max_calls: int | None = None,
+    ) -> AbstractAsyncContextManager[Gateway]:
+        """Let programs in a sandbox call the model by themselves; see `components.base.Model`."""
+        return serve(self, session, on_call=on_call, max_calls=max_calls)
+
+    # --- gateway.gate.Lent
+
+    @property
+    def params(self) -> Mapping[str, JSON]:
+        """The user's parameters."""
+        return self._params
+
+    @property
+    def is_revoked(self) -> bool:
+        """Whether every call is refused."""
+        return self._is_revoked
+
+    async def forward(self, body: Mapping[str, JSON], through: Through) -> Reply | None:
+        """Make a call of a program's; see `calls.Caller.forward`."""
+        self._begin()
+        call = self._caller.forward(
+            self._codec.with_defaults(body), self._meter, self._on_retry, through
+        )
+        return await self._until_revoked(call)
+
+    async def ask_aside(self, body: Mapping[str, JSON], through: Through) -> None:
+        """Ask the endpoint what is no model call; see `calls.Caller.ask_aside`."""
+        await self._caller.ask_aside(body, through)
+
+    # --- below
+
     def _begin(self) -> None:
         """Count a call of the harness."""
         if self._is_revoked:
@@ -246,10 +335,13 @@ class LentModel:
         body = self._codec.with_defaults(
             {**self._params, **(params or {}), **said, "model": self.id}
         )
+        return await self._until_revoked(self._caller.call(body, self._meter, self._on_retry))
+
+    async def _until_revoked(self, call: Awaitable[T]) -> T:
         with trio.CancelScope() as scope:
             self._in_flight.add(scope)
             try:
-                reply = await self._caller.call(body, self._meter, self._on_retry)
+                reply = await call
             finally:
                 self._in_flight.discard(scope)
             if not self._is_revoked:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias, final
 
 import attrs
 import trio
@@ -13,6 +13,7 @@ from agentcompass.components.models import wire
 from agentcompass.components.models.failures import (
     EndpointError,
     ErrorObject,
+    Said,
     Wording,
     from_answer,
     malformed,
@@ -20,6 +21,7 @@ from agentcompass.components.models.failures import (
 from agentcompass.components.models.meter import MeteredTry
 from agentcompass.components.models.protocols import Codec, StreamedAnswer
 from agentcompass.data import frozen
+from agentcompass.errors import ModelError
 from agentcompass.net.address import Address
 from agentcompass.net.http import (
     Answer,
@@ -52,6 +54,34 @@ class PlainAnswer:
 CompleteAnswer: TypeAlias = PlainAnswer | StreamedAnswer
 
 
+class Through(Protocol):
+    """Where an answer is handed on while it comes in: to a program that has asked by itself."""
+
+    headers: Mapping[str, str]
+    """Of its request, which go on; names in lower case."""
+    query: Mapping[str, str]
+    """Likewise."""
+    suffix: str
+    """Of the path, after the protocol's own."""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something of an answer has been handed on: then nobody can try again."""
+        ...
+
+    def take_head(self, answer: Answer) -> None:
+        """Take note of an answer that is no error."""
+
+    async def hand_on(self, piece: bytes) -> None:
+        """Hand on a piece of a stream."""
+
+    def take_end(self) -> None:
+        """Take note that the stream is over, in good order."""
+
+    def take_whole(self, content: bytes) -> None:
+        """Take an answer that is no stream."""
+
+
 @final
 class Exchanger:
     """Sends requests to the one endpoint and reads what comes back.
@@ -82,12 +112,20 @@ class Exchanger:
         self._wording = wording
         self._idle_seconds = idle_seconds
 
-    async def send(self, content: bytes, metered: MeteredTry) -> CompleteAnswer:
+    async def send(
+        self,
+        content: bytes,
+        metered: MeteredTry,
+        on_head: Callable[[Answer], None],
+        through: Through | None = None,
+    ) -> CompleteAnswer:
         """Send a request and wait for the whole answer. The first address that works is the only one from then on.
 
         Args:
             content: The request's body.
             metered: Where is written down how far the request got, and the usage of a stream that breaks.
+            on_head: Told of the head of every answer, whatever its status.
+            through: Where a streamed answer is handed on while it comes in; None: nowhere.
 
         Raises:
             EndpointError: There is no complete answer, or it is an error.
@@ -95,7 +133,7 @@ class Exchanger:
         unknown_path: EndpointError | None = None
         for address in self._addresses:
             try:
-                answer = await self._send_to(address, content, metered)
+                answer = await self._send_to(address, content, metered, on_head, through)
             except EndpointError as error:
                 if error.code != "endpoint-not-found":
                     raise
@@ -129,15 +167,26 @@ class Exchanger:
             raise malformed(f"it is no JSON ({error}): {start or 'empty'}") from error
 
     async def _send_to(
-        self, address: Address, content: bytes, metered: MeteredTry
+        self,
+        address: Address,
+        content: bytes,
+        metered: MeteredTry,
+        on_head: Callable[[Answer], None],
+        through: Through | None,
     ) -> CompleteAnswer:
-        body = RequestBody(content)
+        body, headers = RequestBody(content), self._headers
+        if through is not None:
+            address = address.extended(through.suffix, through.query)
+            headers = {**{name.lower(): headers[name] for name in headers}, **through.headers}
         try:
-            async with self._http.post(address, headers=self._headers, body=body) as answer:
+            async with self._http.post(address, headers=headers, body=body) as answer:
+                on_head(answer)
                 if not 200 <= answer.status < 300:
                     raise await self._refusal(answer, address)
                 metered.is_answered = True
-                return await self._collect(answer, metered)
+                if through is not None:
+                    through.take_head(answer)
+                return await self._collect(answer, metered, through)
         except NetworkError as error:
             raise self._network_failure(error, address) from error
         except trio.Cancelled:
@@ -146,21 +195,53 @@ class Exchanger:
             )  # the endpoint does not know that nobody waits any more
             raise
 
-    async def _collect(self, answer: Answer, metered: MeteredTry) -> CompleteAnswer:
+    async def _collect(
+        self, answer: Answer, metered: MeteredTry, through: Through | None
+    ) -> CompleteAnswer:
         if "text/event-stream" not in answer.headers.get("content-type", ""):
             content = await self._read_body(answer, MAX_BODY_BYTES)
             return PlainAnswer(content)
         collecting = _StreamReader(self._codec.new_stream())
+        idle, limit = self._idle_seconds, MAX_BODY_BYTES
         try:
-            await answer.read(
-                collecting.take, idle_seconds=self._idle_seconds, max_bytes=MAX_BODY_BYTES
-            )
+            if through is None:
+                await answer.read(collecting.take, idle_seconds=idle, max_bytes=limit)
+            else:
+                take = self._handing_on(collecting, through)
+                await answer.relay(take, idle_seconds=idle, max_bytes=limit)
+                through.take_end()
             complete = collecting.finish()
         finally:
             metered.raw_usage = collecting.answer.usage
         if complete.error is not None:
             raise self._failure(complete.error)
         return complete
+
+    def _handing_on(
+        self, collecting: _StreamReader, through: Through
+    ) -> Callable[[bytes], Awaitable[bool]]:
+        """What takes the pieces of a stream that is handed on: each is read before it goes.
+
+        As long as nothing has gone, an error in it can be tried again. After that it is the program's to understand; what
+        cannot be read goes on all the same.
+        """
+        is_read = True
+
+        async def take(piece: bytes) -> bool:
+            nonlocal is_read
+            wants_more = True
+            try:
+                wants_more = not is_read or collecting.take(piece)
+            except ModelError:
+                if not through.is_begun:
+                    raise
+                is_read = False
+            if collecting.answer.error is not None and not through.is_begun:
+                raise self._failure(collecting.answer.error)
+            await through.hand_on(piece)
+            return wants_more
+
+        return take
 
     def _failure(self, payload: JSON) -> EndpointError:
         """The error for one that came inside a success."""
@@ -179,8 +260,10 @@ class Exchanger:
 
     async def _refusal(self, answer: Answer, address: Address) -> EndpointError:
         """The error for an answer with another status than success."""
+        content = b""
         try:
-            error = ErrorObject.read_body(await self._read_body(answer, _MAX_ERROR_BYTES))
+            content = await self._read_body(answer, _MAX_ERROR_BYTES)
+            error = ErrorObject.read_body(content)
         except NetworkError as broken:  # the status alone tells enough
             error = ErrorObject(words=str(broken), codes=frozenset())
         if 300 <= answer.status < 400:
@@ -188,12 +271,15 @@ class Exchanger:
             error = ErrorObject(words=f"{address} redirects to {target}", codes=frozenset())
         elif answer.status in {404, 405}:
             error = attrs.evolve(error, words=f"{error.words} ({address})")
-        return from_answer(
+        refusal = from_answer(
             answer.status,
             error,
             wording=self._wording,
-            asked_seconds=asked_wait_seconds(answer.headers, now=_now()),
+            asked_seconds=asked_wait_seconds(answer.headers, now=wall_clock()),
         )
+        body = self._wording.scrubber.scrub(content.decode(errors="replace"))
+        refusal.said = Said(answer.status, body)
+        return refusal
 
     def _network_failure(self, error: NetworkError, address: Address) -> EndpointError:
         words = self._wording.clean(str(error))
@@ -248,5 +334,6 @@ class _StreamReader:
             self.answer.add(payload)
 
 
-def _now() -> float:
-    return time.time()  # noqa: TID251  # dates in Retry-After are wall-clock dates
+def wall_clock() -> float:
+    """Return the time in seconds since the epoch."""
+    return time.time()  # noqa: TID251  # dates in headers are wall-clock dates

@@ -76,15 +76,33 @@ _STATUSES: Final[Mapping[str, int]] = {
 """Of an error that comes in a stream or with a 200, by its code or type, where it names no number."""
 
 REASONING_REFUSED: Final = "reasoning-refused"
+RATE_LIMITED: Final = "rate-limited"
+"""Too many calls: of us, which is why all callers of the endpoint heed it."""
+OVERLOADED: Final = "overloaded"
+"""Too many calls of everybody: to make fewer would not help, and to wait does."""
 
 _NOT_IMPLEMENTED: Final = frozenset({501, 505})
 """Of the 5xx, those that mean never instead of not now."""
 _LATER: Final = frozenset({408, 409, 425})
+_OVERLOADED: Final = frozenset({503, 529})
+
+
+@final
+@frozen
+class Said:
+    """What an endpoint answered in place of success."""
+
+    status: int
+    body: str
+    """Without secrets."""
 
 
 @final
 class EndpointError(ModelError):
     """A `ModelError` with what the retry needs to know."""
+
+    said: Said | None = None
+    """None: the endpoint answered nothing, or something else than an error status."""
 
     def __init__(
         self,
@@ -214,7 +232,7 @@ def _classify(status: int, error: ErrorObject) -> tuple[str, bool, str | None]:
     if status in {402, 429} and (status == 402 or error.codes & _QUOTA_CODES):
         return "quota-exceeded", False, "The account behind the key has no credit left."
     if status == 429:
-        return "rate-limited", True, None
+        return RATE_LIMITED, True, None
     if status in {401, 403}:
         return "unauthorized", False, "Check the API key, and whether it may use this model."
     if 300 <= status < 400:
@@ -222,7 +240,7 @@ def _classify(status: int, error: ErrorObject) -> tuple[str, bool, str | None]:
     if status in _LATER or (status >= 500 and status not in _NOT_IMPLEMENTED):
         if error.codes & _CONTEXT_CODES:
             return "context-exceeded", False, None
-        return "server-error", True, None
+        return OVERLOADED if status in _OVERLOADED else "server-error", True, None
     return _rejected(status, error)
 
 

@@ -39,9 +39,12 @@ def objects(value: JSON, what: str) -> list[Mapping[str, JSON]]:
     """
     if value is None:
         return []
-    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
-        return value
-    raise malformed(f"{what} is no list of objects")
+    if not isinstance(value, list):
+        raise malformed(f"{what} is no list of objects")
+    for item in value:
+        if not isinstance(item, dict):
+            raise malformed(f"{what} is no list of objects")
+    return value
 
 
 def call_name(item: Mapping[str, JSON]) -> str:

@@ -80,6 +80,11 @@ class LocalClient:
             if self._endpoint is None:
                 await self._start(ctx)
 
+    async def check_serving(self) -> None:
+        """Check its server; see `components.base.ModelClient`."""
+        if self._endpoint is not None:
+            await self._endpoint.check_serving()
+
     @property
     def knows_price(self) -> bool:
         """Whether what calls cost can be told, which is so where somebody has set a price."""

@@ -24,6 +24,8 @@ class MeteredTry:
     """It began to answer, and not with an error."""
     raw_usage: JSON = None
     """What the answer says it used."""
+    usage: Usage | None = None
+    """The same with its cost, once somebody has asked."""
 
 
 @final
@@ -44,6 +46,37 @@ class Meter:
         """Answers, and requests given up while the endpoint worked on them: these are unmetered."""
         self.answers = 0
         """Requests that the endpoint began to answer, errors apart."""
+        self._n_calls = self._n_waiting = 0
+        self._is_held = False
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Make a call in the block."""
+        self._n_calls += 1
+        self._tell()
+        try:
+            yield
+        finally:
+            self._n_calls -= 1
+            self._tell()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let a call wait in the block, for a limit or for another try."""
+        self._n_waiting += 1
+        self._tell()
+        try:
+            yield
+        finally:
+            self._n_waiting -= 1
+            self._tell()
+
+    def _tell(self) -> None:
+        is_held = 0 < self._n_calls == self._n_waiting
+        if is_held != self._is_held:
+            self._is_held = is_held
+            if self._account is not None:
+                self._account.hold(is_held)
 
     def check(self) -> None:
         """Refuse a call for which nothing is left; see `components.base.Account`."""
@@ -63,10 +96,16 @@ class Meter:
         """Return the usage of one answered request, with its cost."""
         return self._price.priced(normalise(self._protocol, raw_usage), raw_usage)
 
+    def usage_of(self, answered: MeteredTry) -> Usage:
+        """Return the same for a try whose answer has told what it used; it is computed once."""
+        if answered.usage is None:
+            answered.usage = self.price(answered.raw_usage)
+        return answered.usage
+
     def _count(self, done: MeteredTry) -> None:
         self.answers += done.is_answered
         if done.is_answered or done.raw_usage is not None:
-            used = self.price(done.raw_usage)
+            used = self.usage_of(done)
         elif done.is_at_work:
             used = unmetered()
         else:

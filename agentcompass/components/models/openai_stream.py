@@ -17,7 +17,9 @@ from agentcompass.components.models.openai_common import beside_call
 from agentcompass.components.models.usage import merged
 from agentcompass.records import JSON
 
-_TEXT_FIELDS: Final = ("content", "reasoning_content", "reasoning", "refusal")
+_HEAD: Final = ("id", "model")
+_TEXT_FIELDS: Final = frozenset({"content", "reasoning_content", "reasoning", "refusal"})
+_OTHER_FIELDS: Final = frozenset({"extra_content", "reasoning_details", "tool_calls"})
 _DETAIL_TEXTS: Final = {"reasoning.text": "text", "reasoning.summary": "summary"}
 """By type of reasoning detail: what of it comes in pieces."""
 
@@ -86,19 +88,17 @@ class ChoiceStream:
         Raises:
             ModelError: It is none (`malformed-response`).
         """
-        if not isinstance(payload, Mapping):
+        if not isinstance(payload, dict):
             raise malformed("an event of the stream is no object")
-        self.usage = merged(self.usage, payload.get("usage"))
+        if payload.get("usage") is not None:
+            self.usage = merged(self.usage, payload["usage"])
         if payload.get("error"):
             self.error = payload
             return
-        for name in ("id", "model"):
+        for name in _HEAD:
             if payload.get(name):
                 self._head[name] = payload[name]
-        choices = payload.get("choices") or []
-        if not isinstance(choices, list) or not all(isinstance(item, Mapping) for item in choices):
-            raise malformed("the choices of an event are no list of objects")
-        for choice in choices:
+        for choice in objects(payload.get("choices"), "the choices of an event"):
             if not choice.get("index"):
                 self._add_choice(choice)
 
@@ -127,15 +127,23 @@ class ChoiceStream:
             self.is_finished = True
         self._add_text("text", choice.get("text"))
         delta = choice.get("delta") or {}
-        if not isinstance(delta, Mapping):
+        if not isinstance(delta, dict):
             raise malformed("the delta of an event is no object")
-        for name in _TEXT_FIELDS:
-            self._add_text(name, delta.get(name))
-        if delta.get("extra_content") is not None:
-            self._beside["extra_content"] = delta["extra_content"]
-        self._add_details(delta.get("reasoning_details"))
-        for call in objects(delta.get("tool_calls"), "the tool calls of an event"):
-            self._add_call(call)
+        # only what is there: mostly one field, of each of thousands of events
+        for name, value in delta.items():
+            if name in _TEXT_FIELDS:
+                self._add_text(name, value)
+            elif value is not None and name in _OTHER_FIELDS:
+                self._add_other(name, value)
+
+    def _add_other(self, name: str, value: JSON) -> None:
+        if name == "extra_content":
+            self._beside[name] = value
+        elif name == "reasoning_details":
+            self._add_details(value)
+        else:
+            for call in objects(value, "the tool calls of an event"):
+                self._add_call(call)
 
     def _add_text(self, name: str, value: JSON) -> None:
         if value is None:

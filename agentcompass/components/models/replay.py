@@ -17,11 +17,12 @@ import trio
 from agentcompass.components.base import Account, AttemptModel, LoadContext, ModelRetry
 from agentcompass.components.messages import Reply
 from agentcompass.components.models.client import LentModel
+from agentcompass.components.models.exchange import Through
 from agentcompass.components.models.meter import Meter
 from agentcompass.components.models.pricing import price_of
 from agentcompass.components.models.protocols import Codec, choose_codec
 from agentcompass.components.models.recording import Exchange, file_of, first, key_of, read
-from agentcompass.errors import ConfigurationError, ModelError
+from agentcompass.errors import ConfigurationError, ModelError, PreflightError
 from agentcompass.records import JSON
 from agentcompass.spec.resolved import ModelConfig
 
@@ -102,6 +103,15 @@ class ReplayClient:
                 )
         return Player(exchanges, self._codec)
 
+    async def check_serving(self) -> None:
+        """Refuse: no request of such a program comes twice.
+
+        Raises:
+            PreflightError: In any case.
+        """
+        error = _no_program()
+        raise PreflightError(error.message, hint=error.hint)
+
     def lend(
         self, on_retry: Callable[[ModelRetry], None], account: Account | None = None
     ) -> AttemptModel:
@@ -154,6 +164,24 @@ class Player:
             metered.is_answered = True
             return self._codec.reply(exchange.response, meter.price(exchange.usage))
 
+    async def forward(
+        self,
+        body: Mapping[str, JSON],
+        meter: Meter,
+        on_retry: Callable[[ModelRetry], None],
+        through: Through,
+    ) -> None:
+        """Refuse: programs say when and where they run in each request, so that none comes twice.
+
+        Raises:
+            ModelError: In any case (code `not-recorded`).
+        """
+        raise _no_program()
+
+    async def ask_aside(self, body: Mapping[str, JSON], through: Through) -> None:
+        """Refuse, as `forward` does."""
+        raise _no_program()
+
     def _unknown(self, request: Mapping[str, JSON]) -> ModelError:
         asked = dict(_leaves(request))
         near = self._exchanges[:MAX_COMPARED]
@@ -169,6 +197,15 @@ class Player:
             retryable=False,
             hint="Record the run again, or ask what was asked then: same tasks, harness and model parameters.",
         )
+
+
+def _no_program() -> ModelError:
+    return ModelError(
+        "a recording cannot answer programs that call the model by themselves: no request of theirs comes twice",
+        code="not-recorded",
+        retryable=False,
+        hint="Choose a harness whose requests depend on the task only, such as tool_loop.",
+    )
 
 
 def _recorded_error(exchange: Exchange) -> ModelError:

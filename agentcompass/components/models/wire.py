@@ -21,7 +21,7 @@ async def encode(body: Mapping[str, JSON]) -> bytes:
         ValueError: A value cannot stand in JSON (NaN, a foreign object).
     """
     if _is_small(body):
-        return _encode(body)
+        return _encode_at_once(body)
     return await trio.to_thread.run_sync(_encode, body)
 
 
@@ -39,12 +39,37 @@ async def decode(body: bytes) -> JSON:
 def decode_now(body: bytes | str) -> JSON:
     """The same in place, for small bodies and parts of streams."""
     try:
+        if isinstance(body, str):
+            # what stands in a stream begins and ends without white space: half of the work is to look for it
+            value, end = _scanned(body)
+            if end == len(body):
+                return value
         return json.loads(body)
     except UnicodeDecodeError:
         assert isinstance(body, bytes)  # a str is not decoded
         return decode_now(body.decode(errors="replace"))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def _scanned(text: str) -> tuple[JSON, int]:
+    """The value at the beginning of a text, and where it ends; None and -1 if there is none."""
+    try:
+        return _DECODER.raw_decode(text)
+    except ValueError:
+        return None, -1
+
+
+_DECODER: Final = json.JSONDecoder()
+
+
+def _encode_at_once(body: Mapping[str, JSON]) -> bytes:
+    try:
+        return _AS_IT_IS.encode(body).encode()
+    except UnicodeEncodeError:
+        return _encode(body)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
 
 
 def _encode(body: Mapping[str, JSON]) -> bytes:
@@ -61,10 +86,9 @@ def _encode(body: Mapping[str, JSON]) -> bytes:
 
 def _piece(value: JSON) -> bytes:
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-        return text.encode()
+        return _AS_IT_IS.encode(value).encode()
     except UnicodeEncodeError:
-        return json.dumps(value, allow_nan=False, default=_plain).encode("ascii")
+        return _ESCAPED.encode(value).encode("ascii")
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from error
 
@@ -78,6 +102,11 @@ def _plain(value: object) -> JSON:
     raise TypeError(f"a {type(value).__name__} cannot be sent as JSON")
 
 
+_AS_IT_IS: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain)
+_ESCAPED: Final = json.JSONEncoder(allow_nan=False, default=_plain)
+"""For texts with halves of characters, which have no bytes of their own."""
+
+
 def _is_small(value: JSON) -> bool:
     """Whether the text in a value is certainly below the limit; looks no further than it must."""
     rest, todo = INLINE_LIMIT, [value]
@@ -85,10 +114,10 @@ def _is_small(value: JSON) -> bool:
         item = todo.pop()
         if isinstance(item, str):
             rest -= len(item)
-        elif isinstance(item, Mapping):
-            todo.extend(item.values())
-            rest -= 16 * len(item)
         elif isinstance(item, list | tuple):
             todo.extend(item)
             rest -= 8 * len(item)
+        elif isinstance(item, Mapping):
+            todo.extend(item.values())
+            rest -= 16 * len(item)
     return rest > 0

@@ -345,11 +345,11 @@ def test_a_page_of_help_for_documents_is_printed_alone(program):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("list", "recipes"), "no recipes are installed"),
+        (("list", "recipes"), "swebench_testbed "),
         (("list", "harnesses"), "nop "),
         (("config", "show"), "execution.k "),
     ],
-    ids=["nothing", "components", "settings"],
+    ids=["recipes", "components", "settings"],
 )
 def test_lists_are_lines(program, arguments, line):
     done = program(*arguments)

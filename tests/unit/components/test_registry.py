@@ -230,6 +230,10 @@ def test_methods_of_every_kind_that_can_be_called_are_taken(cls):
         pytest.param(benchmark_with(evaluate=None), "lacks `evaluate`", id="method missing"),
         pytest.param(benchmark_with(Params=dict), "no attrs class", id="params are a dict"),
         pytest.param(benchmark_with(version=1), "`version` that is no text", id="version is int"),
+        pytest.param(benchmark_with(extra=1), "`extra` that is no text", id="extra is int"),
+        pytest.param(
+            benchmark_with(requires="x"), "`requires` that is no tuple", id="requires text"
+        ),
         pytest.param(make_harness("h", protocols="openai-chat"), "no tuple", id="protocol is text"),
         pytest.param(
             make_harness("h", protocols=(), needs_model=True), "lists no `protocols`", id="none"

@@ -148,10 +148,11 @@ def test_a_setting_that_somebody_makes_during_a_run_is_kept():
 
 
 async def test_an_evaluation_uses_it_and_leaves_nothing_set_aside(tmp_path):
-    seen = []
+    seen, loaded = [], []
 
     def load():
         seen.append((gc.get_threshold(), gc.get_freeze_count()))
+        loaded.extend([number] for number in range(100_000))  # more than others let go meanwhile
         return tasks(3)
 
     def evaluate(*_args):

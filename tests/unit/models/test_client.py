@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+import time
 
 import attrs
 import pytest
@@ -12,6 +13,7 @@ from agentcompass.components.messages import Message, Tool
 from agentcompass.components.models import exchange
 from agentcompass.components.models.calls import MAX_MALFORMED
 from agentcompass.errors import ConfigurationError, ModelError
+from agentcompass.net.endpoints import Endpoints
 from agentcompass.records import Usage
 from agentcompass.secrets import Secret
 from agentcompass.testing import (
@@ -728,3 +730,186 @@ def test_importing_the_package_does_not_load_the_http_library():
         [sys.executable, "-c", "import json; " + code], capture_output=True, check=True, timeout=60
     )
     assert json.loads(done.stdout) == []
+
+
+# --- limits that several have in common
+
+
+def taken_while(seconds):
+    """Behaviour: takes one request in so many seconds, and refuses the others at once."""
+    last = [0.0]
+
+    def behave(_seen):
+        now = time.monotonic()
+        if now - last[0] < seconds:
+            return rate_limited(None)
+        last[0] = now
+        return chat("taken")
+
+    return behave
+
+
+async def test_refusals_while_others_are_taken_do_not_use_up_the_retries_of_a_call():
+    with FakeEndpoint(taken_while(0.005)) as endpoint:
+        async with Opened(endpoint, max_retries=4) as opened, trio.open_nursery() as nursery:
+            for _ in range(32):
+                nursery.start_soon(opened.say)
+        assert opened.model.replies == 32
+        assert len(endpoint.requests) > 64
+
+
+async def test_without_retries_a_refusal_ends_the_call_also_in_a_crowd():
+    gate = threading.Event()
+
+    def one_of(seen):
+        return chat("x").but(gate=gate) if seen.number == 0 else rate_limited("0")
+
+    with FakeEndpoint(one_of) as endpoint:
+        async with Opened(endpoint, max_retries=0) as opened, trio.open_nursery() as nursery:
+            nursery.start_soon(opened.say)
+            await trio.to_thread.run_sync(endpoint.wait_for_requests, 1)
+            failed = await opened.fail()
+            gate.set()
+    assert failed.code == "rate-limited"
+    assert len(endpoint.requests) == 2
+
+
+async def test_clients_of_one_endpoint_and_key_pause_together():
+    endpoints = Endpoints()
+    with FakeEndpoint(rate_limited("1000")) as endpoint:
+        async with Opened(endpoint, endpoints=endpoints) as harness:
+            await harness.fail()
+            async with Opened(endpoint, endpoints=endpoints, id="judge") as judge:
+                failed = await judge.fail()
+            async with Opened(endpoint, endpoints=endpoints, api_key=Secret("other-key")) as other:
+                await other.fail()
+    assert "asked all callers to wait for 1000 s" in failed.message
+    assert len(endpoint.requests) == 2
+
+
+async def test_an_overloaded_endpoint_pauses_no_one_else():
+    def fail_one(seen):
+        return error(529, headers={"retry-after": "1000"}) if b"unlucky" in seen.body else chat("x")
+
+    with FakeEndpoint(fail_one) as endpoint:
+        async with Opened(endpoint) as opened:
+            failed = await opened.fail(words="unlucky")
+            await opened.say("lucky")
+    assert failed.code == "overloaded"
+
+
+NOTHING_LEFT = {
+    "openai": {
+        "x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-reset-requests": "1m0s",
+    },
+    "anthropic": {
+        "anthropic-ratelimit-requests-remaining": "0",
+        "anthropic-ratelimit-requests-reset": "2999-01-01T00:00:00Z",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", NOTHING_LEFT)
+async def test_an_answer_that_says_nothing_is_left_pauses_everybody_before_a_refusal(dialect):
+    answer = json_answer(chat("x").json, headers=NOTHING_LEFT[dialect])
+    with FakeEndpoint(answer) as endpoint:
+        async with Opened(endpoint, timeout_seconds=0.5) as opened:
+            await opened.say()
+            failed = await opened.fail()
+    assert failed.code == "rate-limited"
+    assert len(endpoint.requests) == 1
+
+
+class Clock:
+    """An account that notes when the attempt's clock stands still."""
+
+    def __init__(self):
+        self.told = []
+
+    def check(self):
+        pass
+
+    def charge(self, usage):
+        pass
+
+    def hold(self, is_held):
+        self.told.append(is_held)
+
+
+async def test_the_attempts_clock_stands_still_while_a_call_waits_for_its_place_or_another_try():
+    clock = Clock()
+    with FakeEndpoint([chat("x"), error(500), rate_limited("0.01"), chat("y")]) as endpoint:
+        async with Opened(endpoint, rpm=6000) as opened:
+            model = opened.client.lend(opened.retries.append, clock)
+            await model.chat(HI)
+            assert clock.told == []
+            await model.chat(HI)
+    assert clock.told[:2] == [True, False]
+    assert clock.told == [True, False] * (len(clock.told) // 2)
+    assert len(clock.told) >= 4
+
+
+async def test_the_attempts_clock_runs_while_one_of_its_calls_is_at_work():
+    clock, gate = Clock(), threading.Event()
+    with FakeEndpoint(chat("x").but(gate=gate)) as endpoint:
+        async with Opened(endpoint, max_connections=1) as opened, trio.open_nursery() as nursery:
+            model = opened.client.lend(opened.retries.append, clock)
+            other = opened.client.lend(opened.retries.append)
+            nursery.start_soon(other.chat, HI)
+            await trio.to_thread.run_sync(endpoint.wait_for_requests, 1)
+            nursery.start_soon(model.chat, HI)
+            nursery.start_soon(model.chat, HI)
+            await trio.testing.wait_all_tasks_blocked()
+            assert clock.told == [True]
+            gate.set()
+    assert clock.told == [True, False]
+
+
+async def test_a_cancelled_wait_lets_the_attempts_clock_go_on():
+    clock = Clock()
+    with FakeEndpoint(rate_limited("20")) as endpoint:
+        async with Opened(endpoint) as opened:
+            model = opened.client.lend(opened.retries.append, clock)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(model.chat, HI)
+                while not opened.retries:
+                    await trio.sleep(0.005)
+                assert clock.told == [True]
+                nursery.cancel_scope.cancel()
+    assert clock.told == [True, False]
+
+
+async def test_requests_per_minute_hold_calls_back():
+    with FakeEndpoint(echo) as endpoint:
+        async with Opened(endpoint, rpm=600) as opened, trio.open_nursery() as nursery:
+            started = trio.current_time()
+            for _ in range(6):
+                nursery.start_soon(opened.say)
+    assert trio.current_time() - started >= 0.35
+    assert len(endpoint.requests) == 6
+
+
+async def test_tokens_per_minute_count_what_calls_really_used():
+    usage = {"prompt_tokens": 1000, "completion_tokens": 0}
+    with FakeEndpoint(chat("x", usage=usage)) as endpoint:
+        async with Opened(endpoint, tpm=600_000) as opened:
+            started = trio.current_time()
+            for _ in range(6):
+                await opened.say()
+            assert trio.current_time() - started >= 0.2
+
+
+async def test_a_call_that_waits_for_a_rate_can_be_revoked():
+    with FakeEndpoint(echo) as endpoint:
+        async with Opened(endpoint, rpm=1) as opened:
+            await opened.say()
+            async with trio.open_nursery() as nursery:
+
+                async def ask():
+                    assert (await opened.fail()).code == "model-revoked"
+
+                nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+                opened.model.revoke()
+    assert len(endpoint.requests) == 1

@@ -117,9 +117,9 @@ CASES = [
     (425, b"", "server-error", True),
     (500, openai("rate limit 429 reached"), "server-error", True),
     (502, b"<html>bad gateway</html>", "server-error", True),
-    (503, b"", "server-error", True),
+    (503, b"", "overloaded", True),
     (504, b"", "server-error", True),
-    (529, openai("overloaded", type="overloaded_error"), "server-error", True),
+    (529, openai("overloaded", type="overloaded_error"), "overloaded", True),
     (501, b"", "bad-request", False),
     (307, b"", "redirected", False),
     (400, openai("request 429 of batch failed"), "bad-request", False),
@@ -145,11 +145,11 @@ CASES = [
     (429, anthropic("slow down", "rate_limit_error"), "rate-limited", True),
     (500, anthropic("oops", "api_error"), "server-error", True),
     (504, anthropic("late", "timeout_error"), "server-error", True),
-    (529, anthropic("Overloaded", "overloaded_error"), "server-error", True),
+    (529, anthropic("Overloaded", "overloaded_error"), "overloaded", True),
 ]
 
 IN_STREAMS = [
-    (anthropic("Overloaded", "overloaded_error"), "server-error", True),
+    (anthropic("Overloaded", "overloaded_error"), "overloaded", True),
     (anthropic("slow down", "rate_limit_error"), "rate-limited", True),
     (anthropic("bad"), "bad-request", False),
     (anthropic("prompt is too long"), "context-exceeded", False),

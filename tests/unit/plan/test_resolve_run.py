@@ -54,6 +54,7 @@ def test_every_argument_reaches_its_setting(tmp_path):
         model_api_protocol=["openai-completions", "openai-chat"],
         model_params={
             "temperature": 0, "max_retries": 2, "timeout_seconds": 1.5, "max_connections": 3,
+            "rpm": 500, "tpm": 90000, "share_limits": False,
         },
         max_retries=0, retry_pattern_list=["a+"], keep_environment=True, enable_analysis=False,
         k=4, attempt_strategy="pass", min_coverage=0.5,
@@ -71,7 +72,7 @@ def test_every_argument_reaches_its_setting(tmp_path):
     assert request.model == ModelConfig(
         id="m", base_url="http://127.0.0.1:9/v1", api_key=Secret("key123"),
         api_protocol=("openai-completions", "openai-chat"), params={"temperature": 0},
-        max_retries=2, timeout_seconds=1.5, max_connections=3,
+        max_retries=2, timeout_seconds=1.5, max_connections=3, rpm=500, tpm=90000, share_limits=False,
     )  # fmt: skip
     assert request.execution == ExecutionConfig(
         max_retries=0, retry_pattern_list=("a+",), keep_environment=True, enable_analysis=False,
@@ -148,6 +149,9 @@ def test_a_null_in_params_means_the_default(tmp_path):
         ({"model_api_protocol": "opnai-chat"}, "argument model_api_protocol: unknown protocol 'opnai-chat' (did you mean 'openai-chat'?)"),
         ({"model_api_protocol": []}, "argument model_api_protocol: must name at least one protocol"),
         ({"model_params": {"max_retries": -1}}, "argument model_params: max_retries: must be at least 0, not -1"),
+        ({"model_params": {"rpm": 0}}, "argument model_params: rpm: must be at least 1, not 0"),
+        ({"model_params": {"tpm": 2.5}}, "argument model_params: tpm:"),
+        ({"model_params": {"share_limits": "no"}}, "argument model_params: share_limits:"),
         ({"model_params": {"temperature": float("inf")}}, "argument model_params: temperature: must be a finite number"),
         ({"model_params": {"x": object()}}, "argument model_params: x: must be a plain value"),
         ({"environment": "nowhere:Klass"}, "argument environment: environment 'nowhere:Klass' cannot be loaded"),

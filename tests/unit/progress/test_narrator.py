@@ -96,13 +96,28 @@ def test_a_line_each_minute_says_how_it_stands():
         prepared(planned=100),
         started("slow-task"),
         phase("slow-task", "evaluate"),
-        events.LimitsChanged(at=START, request="demo", running=1, waiting={"provider:docker": 7}),
+        events.LimitsChanged(
+            at=START,
+            request="demo",
+            running=1,
+            waiting={"provider:docker": 7},
+            endpoints={
+                "h:8000": {
+                    "limit": 2,
+                    "cap": 4,
+                    "waiting": 1,
+                    "binds": "limit",
+                    "pause_seconds": 0,
+                    "others": 0,
+                }
+            },
+        ),
     )
     assert story.tick(START) == []
     assert story.tick(START + 59) == []
     (line,) = story.tick(START + 61)
     assert "0/100 done" in line
-    assert "1 active | waiting: 7 for provider:docker" in line
+    assert "1 active | waiting: 7 for provider:docker | 1 call at h:8000: limit 2 of 4" in line
     assert "longest: slow-task in evaluate for 1m 01s" in line
     assert story.tick(START + 90) == []
 

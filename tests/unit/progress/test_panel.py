@@ -166,3 +166,39 @@ def _seconds(call):
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin
+
+
+def held(**endpoints):
+    use = {"in_use": 12, "limit": 12, "cap": 256, "rpm": None, "tpm": None, "waiting": 20, "binds": "limit",
+           "pause_seconds": 0, "others": 0}  # fmt: skip
+    told = {host.replace("_", "."): use | changes for host, changes in endpoints.items()}
+    return events.LimitsChanged(at=START, running=32, waiting={}, endpoints=told)
+
+
+BINDING = {
+    "limit 12 of 256": {},
+    "limit 6 of 256, shared with 1 other run": {"limit": 6, "binds": "others", "others": 1},
+    "paused 8s": {"binds": "pause", "pause_seconds": 8},
+    "rpm 500": {"binds": "rpm", "rpm": 500},
+    "tpm 30000, shared with 2 other runs": {"binds": "tpm", "tpm": 30000, "others": 2},
+    "asking other runs": {"binds": "start"},
+}
+
+
+@pytest.mark.parametrize("said", BINDING)
+def test_a_frame_says_what_holds_model_calls_back(said):
+    lines = plain(frame(prepared(), held(api_example_com=BINDING[said])))
+    assert f"20 calls at api.example.com: {said}" in lines
+
+
+def test_of_many_endpoints_only_some_are_shown_and_none_of_those_whose_names_would_steer():
+    many = {f"h{n}": {} for n in range(10)}
+    lines = plain(frame(prepared(), held(**many)))
+    assert sum("calls at" in line for line in lines) == 3
+    lines = plain(frame(prepared(), held(**{"\x1b[2J:sk-verysecret": {}})))
+    assert "20 calls at :[secret]: limit 12 of 256" in lines
+
+
+def test_during_cleanup_nothing_is_said_of_calls_that_wait():
+    notice = events.CleanupStarted(at=START, reason="sigint", sandboxes=1, grace_seconds=30)
+    assert not any("calls at" in line for line in plain(frame(prepared(), held(h={}), notice)))

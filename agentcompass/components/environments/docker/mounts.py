@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Final, final
 
 from agentcompass.containers.address import find_engine
+from agentcompass.containers.client import Docker
 from agentcompass.containers.errors import DockerError
+from agentcompass.containers.wire import Ask, path_of
 from agentcompass.data import frozen
 
 ENGINE_SOCKETS: Final = (
@@ -85,6 +87,24 @@ def mount_problems(texts: Sequence[str], host: str | None) -> Iterator[str]:
             if socket.is_relative_to(source) or socket.resolve().is_relative_to(source):
                 yield f"mount {text!r} would give the sandbox {socket}, and with it this whole machine"
                 break
+
+
+async def volume_problems(texts: Sequence[str], docker: Docker) -> list[str]:
+    """Return the named volumes that the engine does not have: it would make them, empty, and keep them.
+
+    Raises:
+        DockerError: The engine does not answer.
+    """
+    names = sorted({mount.source for mount in map(mount_of, texts) if mount.is_volume})
+    problems = []
+    for name in names:
+        ask = Ask("GET", path_of("volumes", name), f"look for the volume {name}")
+        if await docker.call(ask, accept={404}) is None:
+            problems.append(
+                f"there is no volume {name!r}: make it with `docker volume create {name}`, "
+                f"or write ./{name} for a directory"
+            )
+    return problems
 
 
 def data_problems(texts: Sequence[str], root: str) -> Iterator[str]:

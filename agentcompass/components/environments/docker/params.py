@@ -9,7 +9,14 @@ from typing import Final, Literal, final
 
 import attrs
 
+from agentcompass.components.environments.docker.known import (
+    capability_problem,
+    option_problem,
+    platform_problem,
+    user_problem,
+)
 from agentcompass.components.environments.docker.mounts import mount_problems
+from agentcompass.containers.names import is_image_name
 from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError
 from agentcompass.spec.ranges import NonNegativeInt, PositiveFloat, PositiveInt
@@ -20,13 +27,6 @@ MAX_ALLOWED_HOSTS: Final = 64
 _UNSAFE_OPTIONS: Final = ("apparmor=unconfined", "systempaths=unconfined")
 _SECCOMP_PROFILES: Final = ("builtin", "default")
 """Of the engine; one that is given in full may allow everything."""
-_PART: Final = r"[a-z0-9]+([._-]+[a-z0-9]+)*"
-_IMAGE: Final = re.compile(
-    rf"(([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(:\d+)?/)?{_PART}(/{_PART})*"
-    r"(:\w[\w.-]{0,127})?(@[A-Za-z][A-Za-z0-9+._-]*:[0-9A-Fa-f]{32,})?",
-    re.ASCII,
-)
-"""Source: the grammar of github.com/distribution/reference."""
 _NETWORK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _HOST_NAME: Final = re.compile(
     r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_-]+)*"
@@ -43,10 +43,12 @@ class DockerParams:
     """In place of `image`: a directory with a Dockerfile, built once for each content."""
     pull: Literal["missing", "always", "never"] = "missing"
     """When images are pulled; `always` means once in a run."""
+    task_images: Literal["published", "built"] = "published"
+    """Of tasks that have an image and a Dockerfile: `published` builds only what cannot be pulled, `built` all."""
     platform: str | None = None
     """Platform of images, such as `linux/amd64`; null: the engine's."""
     user: str | None = None
-    """User of all commands, a name or uid, perhaps with `:group`; null: the image's."""
+    """User of commands for tasks that name none, a name or uid, perhaps with `:group`; null: the image's."""
     workdir: str | None = None
     """Absolute directory for tasks that name none; null: the image's."""
     command: tuple[str, ...] = ()
@@ -108,8 +110,13 @@ def _problems(params: DockerParams) -> Iterator[str]:
         yield f"workdir {params.workdir!r} is not absolute"
     if params.command and not params.init:
         yield "a command needs init: without it nothing in the container could end it after its time"
-    if params.image is not None and not _IMAGE.fullmatch(params.image):
+    if params.image is not None and not is_image_name(params.image):
         yield f"image {params.image!r} is no name of an image, such as python:3.12-slim"
+    yield from filter(None, map(capability_problem, params.cap_drop))
+    if params.platform is not None and (problem := platform_problem(params.platform)):
+        yield problem
+    if params.user is not None and (problem := user_problem(params.user)):
+        yield problem
     for option in params.security_opt:
         yield from _option_problems(option)
     for name, value in params.env_variables.items():
@@ -125,6 +132,8 @@ def _option_problems(option: str) -> Iterator[str]:
     is_foreign = name == "seccomp" and value not in _SECCOMP_PROFILES
     if is_foreign or f"{name}={value}" in _UNSAFE_OPTIONS:
         yield f"security_opt {option[:60]!r} would take away a wall that sandboxes need"
+    elif problem := option_problem(option, name):
+        yield problem
 
 
 def _network_problems(params: DockerParams) -> Iterator[str]:

@@ -8,35 +8,21 @@ there is connected on to that host, which is looked up outside of the sandbox.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import socket
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, final
 
 import trio
 
+from agentcompass.components.environments.docker import namespace
 from agentcompass.components.environments.docker.config import Relayed
-from agentcompass.containers.cgroups import Cgroups
 from agentcompass.errors import SandboxError
 
 CONNECT_SECONDS: Final = 30.0
 MAX_CONNECTIONS: Final = 64
 """Of one sandbox at once; further ones wait."""
-BACKLOG: Final = 128
 _CHUNK: Final = 64 * 1024
 _BUSY_PAUSE: Final = 0.1
-_CLONE_NEWNET: Final = 0x40000000
-
-
-def is_possible() -> bool:
-    """Whether this process may enter the network name spaces of containers; tried with its own."""
-    try:
-        _in_namespace(f"/proc/{os.getpid()}/ns/net", lambda: None)
-    except OSError:
-        return False
-    return True
 
 
 @final
@@ -107,11 +93,11 @@ def listen(hosts: Sequence[Relayed], pid: int, container: str) -> Relay:
     def make() -> None:
         for address, port in places:
             sockets.append(
-                _listening(address, port)
+                namespace.new_listener(address, port)
             )  # those that were made are closed if one fails
 
     try:
-        _in_namespace(f"/proc/{pid}/ns/net", make, lambda: _check(pid, container))
+        namespace.within(pid, container, make)
     except OSError as error:
         for made in sockets:
             made.close()
@@ -119,51 +105,6 @@ def listen(hosts: Sequence[Relayed], pid: int, container: str) -> Relay:
             f"no relay for allowed_hosts can be set up: {error}", code="relay-failed"
         ) from error
     return Relay(hosts, sockets)
-
-
-def _listening(address: str, port: int) -> socket.socket:
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((address, port))
-        made.listen(BACKLOG)
-    except OSError:
-        made.close()
-        raise
-    return made
-
-
-def _check(pid: int, container: str) -> None:
-    if Cgroups.of(pid, container) is None:
-        raise ProcessLookupError(f"process {pid} is not the container's")
-
-
-def _in_namespace(
-    path: str, function: Callable[[], None], check: Callable[[], None] = lambda: None
-) -> None:
-    """Call a function in a network name space: in a thread of its own, which then ends and needs no way back."""
-    failure: list[OSError] = []
-
-    def work() -> None:
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                check()  # what is open now stays that process's
-                libc = ctypes.CDLL(None, use_errno=True)
-                if libc.setns(fd, _CLONE_NEWNET):
-                    number = ctypes.get_errno()
-                    raise OSError(number, os.strerror(number))
-            finally:
-                os.close(fd)
-            function()
-        except OSError as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=work, name="agentcompass-namespace")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
 
 
 async def _copy(source: trio.SocketStream, target: trio.SocketStream) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from shlex import join
 from typing import Final, final
 
+import attrs
 import trio
 
-from agentcompass.components.base import DEFAULT_MAX_OUTPUT, ExecResult, Process, Session
+from agentcompass.components.base import DEFAULT_MAX_OUTPUT, ExecResult, Inlet, Process, Session
 from agentcompass.components.environments.capture import HeadTail
+from agentcompass.components.environments.docker import namespace
+from agentcompass.components.environments.docker.storage import StorageLimit
+from agentcompass.components.environments.inlet import listening
 from agentcompass.components.environments.session import unspeakable
 from agentcompass.components.environments.space import DiskSpace
 from agentcompass.containers import archive, figures, life, processes
@@ -21,8 +25,9 @@ from agentcompass.containers.attach import ContainerCommand
 from agentcompass.containers.client import Docker
 from agentcompass.containers.errors import DockerError
 from agentcompass.containers.run import program, run
+from agentcompass.containers.untouched import Waiting
 from agentcompass.data import frozen
-from agentcompass.errors import SandboxError
+from agentcompass.errors import SandboxError, counted
 from agentcompass.records import JSON
 
 CANNOT_START: Final = 126
@@ -31,7 +36,17 @@ END_SECONDS: Final = 30.0
 """For ending all that an agent has left running."""
 NO_SPACE: Final = "No space left on device"
 _PROBE_SECONDS: Final = 30.0
-_PROBE_OUTPUT: Final = 4096
+_REACHED: Final = 0.9
+"""Of a limit of memory: whose peak is below that, was not killed for it."""
+
+
+WAITER: Final = "sleep"
+"""The main process of a sandbox that needs no other."""
+
+
+def only_waits(state: life.ContainerState) -> bool:
+    """Whether a container's main process only waits for its end: it may be started anew, and does nothing of its own."""
+    return bool(state.details.get("Path") == WAITER)
 
 
 @frozen(kw_only=True)
@@ -46,6 +61,14 @@ class Place:
     """Of every command."""
     enter: Sequence[str]
     """The docker command with its options, before `exec`."""
+    noted: Mapping[int, Waiting] = attrs.field(factory=dict, repr=False)
+    """How the container's own processes wait, as of `processes.note`; nothing, if its main process is a service."""
+    can_start_anew: bool = True
+    """Whether what is set up for the container outlives its being started anew."""
+    storage: StorageLimit | None = None
+    """What it may write, if its engine does not see to that."""
+    services: Callable[[], Awaitable[Mapping[str, JSON]]] | None = None
+    """Tells how those beside it have ended that did not end well, by name; None: there are none."""
 
 
 @final
@@ -65,7 +88,9 @@ class DockerSession(Session):
         self.workdir = place.workdir
         self._docker, self._place = docker, place
         self._space, self._nursery = space, nursery
+        self._noted = place.noted
         self._owner: tuple[int, int] | None = None
+        self._n_oom_kills = 0
         self._was_cut_while_full = False
         """A command was cancelled that may have missed space: what it left is no evidence."""
 
@@ -86,8 +111,9 @@ class DockerSession(Session):
         or cancellation nothing of this command is left, its daemons included.
 
         Raises:
-            SandboxError: The container died (code `container-died`), the engine failed, something could not be killed
-                (`processes-left`); or it failed, and the engine's disk was full while it ran (`disk-full`).
+            SandboxError: The container died (codes `container-died`, `ended-from-inside`, `memory-exceeded`), the engine
+                failed, something could not be killed (`processes-left`); or it failed, and meanwhile the engine's
+                machine had no disk space (`disk-full`) or memory left (`machine-out-of-memory`).
         """
         self._check_past()
         argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
@@ -103,11 +129,13 @@ class DockerSession(Session):
         )
         result = await self._run(asked, timeout, max_output, started)
         # Whatever it says, one that was started anew meanwhile is no longer the agent's.
-        await life.running(self._docker, self._place.name)
-        if result.returncode != 0 and await self._was_full(result, started):
-            raise disk_full(
-                f"the disk was full while a command ran that failed (exit code {result.returncode})"
-            )
+        state = await life.running(self._docker, self._place.name)
+        if result.returncode != 0:
+            await self._check_machine(state)
+            if await self._was_full(result, started):
+                raise disk_full(
+                    f"the disk was full while a command ran that failed (exit code {result.returncode})"
+                )
         return result
 
     async def _run(
@@ -171,6 +199,17 @@ class DockerSession(Session):
         async with program(self._docker, self._place.name, command) as running:
             yield running
 
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[Inlet]:
+        """Accept connections of the container's programs, on its own loopback device; see `Session.listen`.
+
+        Raises:
+            SandboxError: The engine is on another machine, or this user is not root (code `cannot-listen`).
+        """
+        made = await namespace.listen_inside(self._docker, self._place.name)
+        async with listening(made) as inlet:
+            yield inlet
+
     async def read_bytes(self, path: str, *, max_bytes: int | None = None) -> bytes:
         """Return a file's content; FileNotFoundError for what is no regular file."""
         return await archive.read(
@@ -209,13 +248,23 @@ class DockerSession(Session):
         return await super().exists(absolute)
 
     async def end_processes(self) -> int:
-        """Kill whatever runs in the container but its own main process; see `Session`.
+        """Kill whatever runs in the container but its own main process, and make sure of that; see `processes.end_all`.
 
         Raises:
-            SandboxError: Something could not be killed (code `processes-left`), the container died
-                (`container-died`), or a command was cancelled while the engine's disk was full (`disk-full`).
+            SandboxError: Something could not be killed (code `processes-left`), the main process may have been taken
+                over and cannot be started anew (`taken-over`), the container died (as of `exec`) or wrote too much
+                (`storage-exceeded`), or a command was cancelled while the engine's disk was full (`disk-full`).
         """
-        count = await processes.end_all(self._docker, self._place.name, seconds=END_SECONDS)
+        if self._place.storage is not None:
+            await self._place.storage.check()  # before files that are deleted and open are gone
+        docker, name = self._docker, self._place.name
+        try:
+            count = await processes.end_all(docker, name, seconds=END_SECONDS, noted=self._noted)
+        except DockerError as error:
+            if error.code != "taken-over" or not self._place.can_start_anew:
+                raise
+            self._noted = await processes.start_anew(docker, name, self._noted, seconds=END_SECONDS)
+            count = 1
         self._check_past()
         return count
 
@@ -240,6 +289,8 @@ class DockerSession(Session):
             "oom_kills": found.oom_kills,
             "refused_forks": found.refused_forks,
         }
+        if self._place.services is not None and (ended := await self._place.services()):
+            used["services_ended"] = ended
         return {name: value for name, value in used.items() if value is not None}
 
     def entry_hint(self) -> str:
@@ -288,6 +339,23 @@ class DockerSession(Session):
         except DockerError:
             return False
         return output.strip() == b"0"
+
+    async def _check_machine(self, state: life.ContainerState) -> None:
+        """Tell if a process may have been killed since the whole machine had no memory left."""
+        found = await figures.seen_from_outside(self._docker, state)
+        if found is None or found.oom_kills is None:
+            return
+        n_new, self._n_oom_kills = found.oom_kills - self._n_oom_kills, found.oom_kills
+        if n_new <= 0:
+            return
+        limit, peak = found.memory_limit_bytes, found.memory_peak_bytes
+        if limit is None or (peak is not None and peak < _REACHED * limit):
+            raise SandboxError(
+                "the engine's machine had no memory left while a command ran that failed, and killed "
+                f"{counted(n_new, 'process', 'processes')} of the sandbox",
+                code="machine-out-of-memory",
+                hint="Run fewer tasks at once, or limit each with memory_mb.",
+            )
 
     def _check_past(self) -> None:
         if self._was_cut_while_full:

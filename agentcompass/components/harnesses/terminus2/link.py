@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 _MAX_CLIENTS: Final = 10
 """That one server gets, one after the other: something in the terminal may end them, as `tmux detach-client` does."""
+_NOT_ATTACHED: Final = "no current client"
+_ATTACH_LOOKS: Final = 40
+_ATTACH_PAUSE: Final = 0.05
 _AT_ONCE: Final = 64
 """Commands whose answers are awaited together."""
 _OUTPUT: Final = b"%output "
@@ -127,7 +130,19 @@ class Link:
         self._clients += 1
         self._control = await self._nursery.start(self._talk, self._asked)
         if not self._started.has_flags:
-            await self._control.ask("refresh-client -F no-output")
+            await self._silence()
+
+    async def _silence(self) -> None:
+        """Let the client hear nothing, once the server takes it for attached, which may be a moment after its first word."""
+        for left in reversed(range(_ATTACH_LOOKS)):
+            try:
+                await self._control.ask("refresh-client -F no-output")
+            except LostError as error:
+                if _NOT_ATTACHED not in str(error) or not left:
+                    raise
+                await trio.sleep(_ATTACH_PAUSE)
+            else:
+                return
 
     async def _talk(self, scope: trio.CancelScope, task_status: trio.TaskStatus[Control]) -> None:
         flags = ("-f", "no-output") if self._started.has_flags else ()

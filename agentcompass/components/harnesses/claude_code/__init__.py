@@ -1,0 +1,1 @@
+"""The harness `claude_code`: Anthropic's coding agent, as it is published on npm."""

@@ -1,0 +1,191 @@
+"""The limiters of one run, one for each endpoint and key, kept in step with other runs on this machine.
+
+A few times a second each run writes down how it stands and reads how the others do (`net.board`), in a worker thread:
+no call waits for it, except the first one. What is shared by that: the window that was found, pauses, and the requests
+and tokens per minute.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias, final
+
+import attrs
+import trio
+
+from agentcompass.net.board import BoardError, Membership, board_dir, endpoint_hash
+from agentcompass.net.endpoint_limits import Limits
+from agentcompass.net.limits import EndpointLimiter
+from agentcompass.net.pauses import Pauses
+from agentcompass.net.shares import Company, Standing
+
+_IDLE_SECONDS: Final = 1.0
+"""Between two looks at the board while nobody else is there, or no calls are made; a sign of life, too."""
+_BUSY_SECONDS: Final = 0.25
+"""The same in company."""
+_URGENT_SECONDS: Final = 0.1
+"""The same when something happened that others should know."""
+_HUNG_SECONDS: Final = 5.0
+"""After so long the board's file system counts as hung."""
+_LEAVE_SECONDS: Final = 1.0
+
+_log = logging.getLogger("agentcompass.net")
+
+_Told: TypeAlias = Sequence[tuple["_Shared", Standing]]
+
+
+def users_board() -> Path:
+    """Return the directory of the boards of this user; raises `BoardError`."""
+    return board_dir(os.environ.get("XDG_RUNTIME_DIR"))
+
+
+@attrs.define(eq=False)
+class _Shared:
+    """A limiter with its file on the board, which belongs to whichever thread looks at the board now."""
+
+    limiter: EndpointLimiter
+    topic: str
+    membership: Membership | None = None
+
+
+@final
+class Endpoints:
+    """The limiters of one run.
+
+    Args:
+        board: Gives the directory in which runs on this machine tell each other how they stand; called in a thread.
+    """
+
+    def __init__(self, board: Callable[[], Path] = users_board) -> None:
+        self._board = board
+        self._limiters: dict[tuple[str, str], EndpointLimiter] = {}
+        self._shared: list[_Shared] = []
+        self._is_running = False
+        self._is_alone = False
+        """Sharing has failed: every limiter is this run's own."""
+        self._bell = trio.Event()
+        self._threads = trio.CapacityLimiter(1)
+        self._n_hung = 0
+
+    def limiter(
+        self,
+        server: str,
+        key: str,
+        limits: Limits,
+        *,
+        pauses: Pauses | None = None,
+        is_shared: bool = True,
+    ) -> EndpointLimiter:
+        """Return the limiter of an endpoint, made when it is first asked for.
+
+        Args:
+            server: Scheme, host and port.
+            key: With which it is used; it is written down nowhere.
+            limits: Of one who uses it; the narrowest of all count.
+            pauses: Of all its users here.
+            is_shared: Whether other runs on this machine are heeded, and told.
+        """
+        known = self._limiters.get((server, key))
+        if known is not None:
+            known.narrow(limits)
+            return known
+        limiter = EndpointLimiter(limits, pauses=pauses, on_change=self._ring)
+        self._limiters[server, key] = limiter
+        if is_shared and not self._is_alone:
+            self._shared.append(_Shared(limiter, endpoint_hash(server, key)))
+            if self._is_running:
+                limiter.hold()
+            self._ring()
+        return limiter
+
+    def binding(self) -> dict[str, dict[str, Any]]:
+        """Return how those endpoints are used at which calls wait now.
+
+        Returns:
+            The fields of `Use` as a JSON object, by host and port; of one that is used with several keys by a number too.
+        """
+        seen: Counter[str] = Counter()
+        found = {}
+        for (server, _), limiter in self._limiters.items():
+            host = server.rpartition("//")[2]
+            seen[host] += 1
+            if limiter.waiting or limiter.pause_seconds:
+                name = host if seen[host] == 1 else f"{host} ({seen[host]})"
+                found[name] = attrs.asdict(limiter.use)
+        return found
+
+    async def keep_in_step(self) -> None:
+        """Exchange word with the other runs on this machine, until cancelled."""
+        self._is_running = True
+        try:
+            while not self._is_alone:
+                await self._wait_for_news()
+                await self._exchange()
+            await trio.sleep_forever()
+        finally:
+            self._is_running = False
+            # behind whatever thread still looks: it must not find its file closed
+            with trio.move_on_after(_LEAVE_SECONDS, shield=True):
+                await trio.to_thread.run_sync(
+                    _leave, self._shared, abandon_on_cancel=True, limiter=self._threads
+                )
+
+    def _ring(self) -> None:
+        self._bell.set()
+
+    async def _wait_for_news(self) -> None:
+        if not self._shared:
+            await self._bell.wait()
+        elif all(each.membership is not None for each in self._shared):
+            is_busy = any(each.limiter.is_in_company for each in self._shared)
+            with trio.move_on_after(_BUSY_SECONDS if is_busy else _IDLE_SECONDS):
+                await trio.sleep(_URGENT_SECONDS)
+                await self._bell.wait()
+        self._bell = trio.Event()
+
+    async def _exchange(self) -> None:
+        told = [(each, each.limiter.standing().on_clock(-_ahead())) for each in self._shared]
+        heard = [Company()] * len(told)
+        try:
+            with trio.fail_after(_HUNG_SECONDS):
+                heard = await trio.to_thread.run_sync(
+                    self._look, told, abandon_on_cancel=True, limiter=self._threads
+                )
+            self._n_hung = 0
+        except BoardError as error:
+            self._give_up(str(error))
+        except trio.TooSlowError:  # once, it may have been this process that stood still
+            self._n_hung += 1
+            if self._n_hung > 1:
+                self._give_up("the file system does not answer")
+        for (each, _), company in zip(told, heard, strict=True):
+            each.limiter.heed(company.on_clock(_ahead()))
+
+    def _give_up(self, why: str) -> None:
+        _log.warning("model limits are not shared with other runs on this machine: %s", why)
+        self._is_alone = True
+
+    def _look(self, told: _Told) -> list[Company]:
+        """Write and read the board; in a worker thread."""
+        heard = []
+        for each, standing in told:
+            if each.membership is None:
+                each.membership = Membership(self._board(), each.topic)
+            heard.append(each.membership.exchange(standing))
+        return heard
+
+
+def _leave(shared: Sequence[_Shared]) -> None:
+    for each in shared:
+        if each.membership is not None:
+            each.membership.leave()
+
+
+def _ahead() -> float:
+    """How far trio's clock is ahead of the one that all processes have in common."""
+    return trio.current_time() - time.monotonic()

@@ -1,0 +1,131 @@
+"""What may be used per minute: token buckets whose reader keeps the time. Pure.
+
+In no minute is more taken than allowed, bursts included: what a bucket holds is counted against the rate at which it
+is filled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, Literal, final
+
+from agentcompass.net.shares import fair_shares
+
+_MINUTE: Final = 60.0
+_BURST_SECONDS: Final = 0.25
+"""A bucket holds what is allowed in this time, and at least one: a busy event loop comes late and must not lose by it."""
+_RECENT_SECONDS: Final = 10.0
+"""How long ago use counts as recent."""
+_ROOM: Final = 1.5
+"""So much more than its recent use is left to somebody who does not have to wait."""
+_ROUNDING: Final = 1e-9
+
+
+@final
+class RateBucket:
+    """So many units per minute, spread evenly; full at the start.
+
+    Args:
+        per_minute: Units, > 0. All times are seconds of one clock.
+    """
+
+    def __init__(self, per_minute: float) -> None:
+        self.per_minute = per_minute
+        self._share = per_minute
+        self._level = self._capacity
+        self._at = self._recent_at = -math.inf
+        self._recent = 0.0
+
+    def ready_at(self, amount: float, now: float) -> float:
+        """Return when an amount can be taken: `now`, or later. One that the bucket cannot hold needs a full bucket."""
+        self._fill(now)
+        missing = min(amount, self._capacity) - self._level
+        return now if missing <= _ROUNDING else now + missing / self._per_second
+
+    def take(self, amount: float, now: float) -> None:
+        """Take an amount, or give it back if negative; what is not there yet is owed."""
+        self._fill(now)
+        self._level = min(self._capacity, self._level - amount)
+        self._note(amount, now)
+
+    def wanted(self, now: float, *, is_waited_for: bool) -> float:
+        """Return the units per minute that its user could do with; infinite while somebody waits for them."""
+        if is_waited_for:
+            return math.inf
+        self._note(0.0, now)
+        return _ROOM * max(0.0, self._recent) * _MINUTE / _RECENT_SECONDS + 1.0
+
+    def share(self, wants: Sequence[float], now: float) -> None:
+        """Leave the others their part.
+
+        Args:
+            wants: What each could do with per minute, the user of this bucket first.
+            now: The present time.
+        """
+        spare = max(0.0, self.per_minute - sum(wants)) / len(wants)
+        self._fill(now)
+        self._share = fair_shares(self.per_minute, wants)[0] + spare
+        self._level = min(self._level, self._capacity)
+
+    @property
+    def _capacity(self) -> float:
+        return max(1.0, self._share * _BURST_SECONDS / _MINUTE)
+
+    @property
+    def _per_second(self) -> float:
+        """Less than the share by what a full bucket adds to it."""
+        return (self._share - (self._capacity - 1.0)) / _MINUTE
+
+    def _fill(self, now: float) -> None:
+        self._level = min(self._capacity, self._level + (now - self._at) * self._per_second)
+        self._at = now
+
+    def _note(self, amount: float, now: float) -> None:
+        self._recent *= math.exp((self._recent_at - now) / _RECENT_SECONDS)
+        self._recent += amount
+        self._recent_at = now
+
+
+@final
+class Rates:
+    """Requests and tokens per minute at one endpoint.
+
+    Args:
+        rpm: Requests; None means any.
+        tpm: Tokens; None means any.
+    """
+
+    def __init__(self, rpm: float | None, tpm: float | None) -> None:
+        self._requests = None if rpm is None else RateBucket(rpm)
+        self._tokens = None if tpm is None else RateBucket(tpm)
+
+    def opening(self, tokens: float, now: float) -> tuple[float, Literal["rpm", "tpm"] | None]:
+        """Return when a request with so many tokens may go out, and which rate it waits for; `now` and None for none."""
+        if self._requests and (at := self._requests.ready_at(1.0, now)) > now:
+            return at, "rpm"
+        if self._tokens and (at := self._tokens.ready_at(tokens, now)) > now:
+            return at, "tpm"
+        return now, None
+
+    def take(self, now: float, *, requests: float = 0.0, tokens: float = 0.0) -> None:
+        """Use requests and tokens, or give them back if negative."""
+        if self._requests and requests:
+            self._requests.take(requests, now)
+        if self._tokens and tokens:
+            self._tokens.take(tokens, now)
+
+    def wanted(self, now: float, waits_for: str | None) -> tuple[float, float]:
+        """Return the requests and the tokens per minute that their user could do with; 0 where any number is allowed."""
+        requests, tokens = self._requests, self._tokens
+        return (
+            requests.wanted(now, is_waited_for=waits_for == "rpm") if requests else 0.0,
+            tokens.wanted(now, is_waited_for=waits_for == "tpm") if tokens else 0.0,
+        )
+
+    def share(self, wants: Sequence[tuple[float, float]], now: float) -> None:
+        """Leave the others their part; `wants` as `wanted` gives them, one's own first."""
+        if self._requests:
+            self._requests.share([requests for requests, _ in wants], now)
+        if self._tokens:
+            self._tokens.share([tokens for _, tokens in wants], now)

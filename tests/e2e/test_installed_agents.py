@@ -1,0 +1,143 @@
+"""The real Claude Code and Codex, from npm, in containers without a network, over the gateway."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+from agentcompass import run_evaluation
+from agentcompass.components.base import LoadContext, SandboxPlan
+from agentcompass.components.harnesses.claude_code.harness import ClaudeCode, ClaudeCodeParams
+from agentcompass.components.harnesses.codex.harness import Codex, CodexParams
+from agentcompass.components.harnesses.installed.place import settled_in
+from agentcompass.testing import FakeEndpoint
+from support.docker import engine_host, python_image
+from support.docker_sandboxes import docker_sandbox
+from support.installed_scripts import PROGRAMS, Solver
+from support.opened import KEY, Opened
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+AGENTS = {"claude_code": ClaudeCode(ClaudeCodeParams()), "codex": Codex(CodexParams())}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _engine():
+    """Found or started before any event loop runs."""
+    engine_host()
+    python_image()
+
+
+def evaluate(folder, endpoint, harness, **options):
+    """Evaluate an agent on one task of HumanEval; returns the result, the record and the steps."""
+    environment = {"image": python_image(), "host": engine_host(), "network": "none"}
+    result = run_evaluation(
+        benchmark="humaneval",
+        benchmark_params={"sample_ids": ["HumanEval/53"]},
+        harness=harness,
+        model="the-model",
+        model_base_url=endpoint.base_url,
+        model_api_key=KEY,
+        environment="docker",
+        environment_params=environment,
+        results_dir=str(folder),
+        data_dir=str(PROGRAMS),
+        progress="none",
+        **options,
+    )
+    run_dir = Path(result["paths"]["run_dir"])
+    (line,) = (run_dir / "attempts.jsonl").read_text().splitlines()
+    record = json.loads(line)
+    if record["attempt_dir"] is None:  # few steps
+        (line,) = (run_dir / "trajectories.jsonl").read_text().splitlines()
+        return result, record, json.loads(line)["steps"]
+    steps = (run_dir / record["attempt_dir"] / "trajectory.jsonl").read_text().splitlines()
+    return result, record, [json.loads(step) for step in steps]
+
+
+def calls_of(endpoint):
+    """What it was asked, but for the question beforehand whether it knows the path."""
+    assert endpoint.requests[0].json == {}
+    return endpoint.requests[1:]
+
+
+@pytest.mark.parametrize("harness", AGENTS)
+def test_a_real_agent_solves_a_task_without_a_network(tmp_path, harness):
+    solver = Solver()
+    with FakeEndpoint(solver) as endpoint:
+        result, record, steps = evaluate(tmp_path, endpoint, harness)
+    assert result["summary"]["score"] == 1.0
+    assert "42" in solver.outputs[0]
+    # what the endpoint saw: its own key, the run's model
+    calls = calls_of(endpoint)
+    for seen in calls:
+        assert KEY in seen.headers.get("x-api-key", "") + seen.headers.get("authorization", "")
+        assert seen.json["model"] == "the-model"
+    # what is written down: every call, what came of it, and no key
+    kinds = [step["type"] for step in steps if step["type"] != harness]
+    assert kinds == ["message", "reply", "tool", "reply", "final"]
+    (tool,) = (step for step in steps if step["type"] == "tool")
+    assert (tool["tool_call_id"], tool["exit_code"]) == ("call-0", 0)
+    assert "42" in tool["output"]
+    assert record["usage"]["calls"] == len(calls) == 2
+    assert (record["usage"]["input_tokens"], record["usage"]["unmetered_calls"]) == (24, 0)
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(KEY.encode() in content for content in written)
+
+
+@pytest.mark.parametrize("harness", AGENTS)
+def test_a_real_agent_that_is_out_of_time_is_graded_on_what_it_left(tmp_path, harness):
+    solver = Solver()
+    solver.gate = threading.Event()
+    with FakeEndpoint(solver) as endpoint:
+        limits = {"run_timeout_seconds": 10}
+        _, record, steps = evaluate(tmp_path, endpoint, harness, execution_params=limits)
+        asked = len(calls_of(endpoint))
+        solver.gate.set()
+        endpoint.wait_for_open_connections(0)
+    assert (record["verdict"], record["stopped_by"]) == ("graded", "timeout")
+    assert record["metrics"] == {"pass": 0.0}
+    assert record["usage"]["unmetered_calls"] == asked - 1  # the one that was given up
+    assert steps[-1]["type"] != "final"
+
+
+async def until_said(program, words):
+    """Read what a program says until it says some words."""
+    said = b""
+    while words not in said:
+        data = await program.receive()
+        assert data, said
+        said += data
+
+
+async def test_the_next_request_after_the_deadline_gets_401():
+    solver = Solver()
+    solver.gate = threading.Event()  # the second answer does not come in time
+    harness = AGENTS["claude_code"]
+    await harness.fetch(LoadContext(data_dir=PROGRAMS))
+    with FakeEndpoint(solver) as endpoint:
+        async with (
+            Opened(endpoint, protocols=("anthropic",)) as client,
+            docker_sandbox(harness.equip(SandboxPlan())) as session,
+            settled_in(session, harness._supply.places()) as place,
+        ):
+            with trio.CancelScope() as attempt:
+                async with client.model.serve(session) as gateway:
+                    launch = harness.launch(place.program, place, gateway, client.model.id)
+                    async with session.process(launch.argv, env=launch.env) as program:
+                        await program.send(b"Do it.")
+                        await program.close_stdin()
+                        await trio.to_thread.run_sync(endpoint.wait_for_requests, 2)
+                        attempt.deadline = trio.current_time()
+                        try:
+                            await trio.sleep_forever()
+                        finally:
+                            # while it is being ended: it still runs, and asks again
+                            with trio.CancelScope(shield=True), trio.fail_after(60):
+                                await until_said(program, b'"error_status":401')
+            assert attempt.cancelled_caught
+            assert await session.end_processes() == 0
+        solver.gate.set()
+    assert len(endpoint.requests) == 2

@@ -1,0 +1,134 @@
+"""How many calls an endpoint takes at once, over all who share it."""
+
+import math
+
+import pytest
+
+from agentcompass.net.window import Findings, Window
+
+
+def full(size, cap=64):
+    """A window that was cut from `size`, and is confirmed."""
+    window = Window(cap)
+    window.used(size)
+    window.refused(0, is_binding=False)
+    window.succeeded(1, 1.0, is_binding=False)
+    return window
+
+
+def test_it_starts_as_wide_as_it_may_be():
+    assert Window(256).size == 256
+    assert Window(256).interval_seconds(10, 5.0) == 0
+
+
+def test_a_cut_takes_a_quarter():
+    assert full(64).size == 48
+
+
+@pytest.mark.parametrize("seconds", [1.0, 10.0, 60.0])
+def test_a_round_of_calls_adds_a_thirty_second_part(seconds):
+    window = full(64, cap=256)
+    for _ in range(48):
+        window.succeeded(1, seconds, is_binding=True)
+    assert window.findings.grown == pytest.approx(2, rel=0.02)
+
+
+def test_a_small_window_grows_by_one():
+    window = full(4)
+    assert window.size == 3
+    for _ in range(3):
+        window.succeeded(1, 5.0, is_binding=True)
+    assert window.size == 4
+
+
+def test_calls_that_take_no_time_do_not_make_it_grow_faster():
+    window = full(4)
+    for _ in range(100):
+        window.succeeded(1, 0.0, is_binding=False)
+    for _ in range(3):
+        window.succeeded(1, 0.01, is_binding=True)
+    assert window.size == 3
+
+
+def test_it_does_not_grow_beyond_its_cap_and_forgets_nothing_there():
+    window = full(8, cap=8)
+    for _ in range(1000):
+        window.succeeded(1, 1.0, is_binding=True)
+    assert window.size == 8
+    assert window.findings.grown == pytest.approx(2, abs=0.2)
+
+
+def test_the_time_between_calls_is_that_of_a_call_divided_by_the_places():
+    window = full(64)
+    assert window.interval_seconds(48, 0) == pytest.approx(1 / (1.2 * 48))
+    assert window.interval_seconds(24, 0) == pytest.approx(1 / (1.2 * 24))
+
+
+def test_while_no_call_has_ended_they_take_as_long_as_the_oldest_has_run():
+    window = Window(8)
+    window.used(8)
+    window.refused(0, is_binding=True)
+    assert window.interval_seconds(1, 12.0) == pytest.approx(10)
+    assert 0 < window.interval_seconds(1, 0.0) < 0.1
+
+
+def test_a_refusal_while_it_is_full_cuts_all_of_it_and_else_what_was_used():
+    for is_binding, size in ((True, 36), (False, 7)):
+        window = full(64)
+        window.used(10)
+        assert window.refused(1, is_binding=is_binding)
+        assert window.size == size
+
+
+def test_old_and_further_refusals_do_not_cut():
+    window = full(64)
+    assert not window.refused(0, is_binding=True)
+    assert window.refused(1, is_binding=True)
+    assert not window.refused(2, is_binding=True)
+    assert not window.refused(1, is_binding=True)
+    assert window.cuts == 2
+
+
+# --- shared
+
+
+def test_the_newest_cut_of_anybody_counts():
+    window = full(64)
+    window.learn([Findings(cuts=3, base=9, ceiling=12, grown=2), Findings(cuts=0)])
+    assert (window.cuts, window.size) == (3, 11)
+    assert window.findings == Findings(cuts=3, base=9, ceiling=12)
+
+
+def test_cuts_of_several_in_one_episode_are_one_cut_to_the_smallest():
+    one, other = full(64), full(48)
+    for _ in range(2):
+        one_told, other_told = one.findings, other.findings
+        one.learn([other_told])
+        other.learn([one_told])
+    assert one.cuts == other.cuts == 1
+    assert one.size == other.size == 36
+
+
+def test_growth_of_all_is_added_up():
+    windows = [Window(64) for _ in range(3)]
+    windows[0].used(16)
+    windows[0].refused(0, is_binding=True)
+    for _ in range(20):
+        told = [window.findings for window in windows]
+        for at, window in enumerate(windows):
+            window.learn(told[:at] + told[at + 1 :])
+            window.succeeded(1, 1.0, is_binding=True)
+    assert {window.size for window in windows} == {windows[0].size}
+    alone = Window(64)
+    alone.learn([Findings(cuts=1, base=48, ceiling=64)])
+    for _ in range(60):
+        alone.succeeded(1, 1.0, is_binding=True)
+    assert abs(alone.size - windows[0].size) <= 1
+
+
+def test_without_others_nothing_changes():
+    window = full(64)
+    window.learn([])
+    assert window.size == 48
+    assert window.findings.base == 48
+    assert Window(3).findings.base == math.inf
