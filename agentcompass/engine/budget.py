@@ -64,17 +64,23 @@ class Purse:
         self._amount_of = AMOUNT_OF[currency]
         self._known = 0.0
         self._known_calls = self._unknown_calls = 0
+        self._told: set[str] = set()
+        """Requests of which a call has told what it used."""
+        self._silent: set[str] = set()
+        """Those of which one has not."""
         self._running: dict[object, _Running] = {}
         self._finished: dict[str, _Finished] = {}
 
     @property
     def used(self) -> float:
-        """By all calls so far; one that told nothing counts as the mean of the others, infinite if there is none."""
-        if not self._unknown_calls:
-            return self._known
+        """By all calls so far; one that told nothing counts as the mean of those that did."""
         if not self._known_calls:
-            return float("inf")
+            return 0.0
         return self._known * (1 + self._unknown_calls / self._known_calls)
+
+    def is_unknown(self, request: str) -> bool:
+        """Whether nothing is known of what the calls of a request use, though there were some."""
+        return request in self._silent and request not in self._told
 
     def begin(self, who: object, request: str) -> None:
         """An attempt starts."""
@@ -82,13 +88,15 @@ class Purse:
 
     def charge(self, who: object, usage: Usage) -> None:
         """One of its calls has used something."""
-        amount = self._amount_of(usage)
+        amount, running = self._amount_of(usage), self._running[who]
         if amount is None:
             self._unknown_calls += 1
+            self._silent.add(running.request)
             return
         self._known_calls += 1
         self._known += amount
-        self._running[who].used += amount
+        self._told.add(running.request)
+        running.used += amount
 
     def end(self, who: object) -> None:
         """It is over."""
@@ -99,6 +107,8 @@ class Purse:
 
     def fits(self, request: str) -> bool:
         """Whether one more attempt of a request does."""
+        if self.is_unknown(request):
+            return False
         expected = {name: self._expected(name) for name in {request, *self._requests()}}
         open_bills = sum(
             max(0.0, expected[running.request] - running.used) for running in self._running.values()
@@ -138,7 +148,7 @@ class Budget:
         """Say why one more attempt does not fit."""
         purse = next(purse for purse in self.purses if not purse.fits(request))
         limit = in_words(purse.currency, purse.limit)
-        if purse.used == float("inf"):
+        if purse.is_unknown(request):
             return f"what calls use is not known, and no more than {limit} may be used"
         return f"{in_words(purse.currency, purse.used)} of {limit} are used: another attempt does not fit"
 

@@ -145,10 +145,10 @@ class _Run:
         self.writer.start()
         try:
             async with trio.open_nursery() as watchers:
+                self.shared.clients.beside = watchers.start_soon
                 for watcher in (
                     self._end_in_time,
                     self._tell_limits,
-                    self.shared.clients.keep_in_step,
                     self.scheduler.ring,
                     self._skip_what_does_not_fit,
                     self._reap,

@@ -52,7 +52,9 @@ def verdict(
         The status, and the error without result and paths; None when completed.
     """
     resume = f"Finish the rest with the same command and --reuse: it takes over run {info.run_id}."
-    if not graded.is_any:
+    if info.regraded_from is not None:
+        resume = "Evaluate the earlier run again with the same command."
+    elif not graded.is_any:
         resume = "Nothing was graded: run the same command again."
     if store_error is not None:
         is_full = not isinstance(store_error, JournalLostError)

@@ -175,7 +175,9 @@ def check_descriptors(
     )
 
 
-def check_budget(orchestration: Orchestration, request: Request, client: ModelClient) -> None:
+def check_budget(
+    orchestration: Orchestration, request: Request, client: ModelClient, whose: str
+) -> None:
     """Check that a limit on costs can be kept.
 
     Raises:
@@ -189,7 +191,7 @@ def check_budget(orchestration: Orchestration, request: Request, client: ModelCl
     given = [name for name, limit in limits.items() if limit is not None]
     if given and not client.knows_price:
         raise ConfigurationError(
-            f"{given[0]} needs the price of the model {request.model.id!r}, which is not known",
+            f"{given[0]} needs the price of {whose}, which is not known",
             hint="Give it in a configuration file (`prices:`), or limit tokens instead.",
         )
 

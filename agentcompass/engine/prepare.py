@@ -99,7 +99,7 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
     for model in (client, judge):
         if model is not None and len(graded) < planned:
             serves = model is client and parts.serves_model
-            await _make_ready(model, request, shared, context, serves=serves)
+            await _make_ready(model, request, shared, context, serves=serves, judge=judge)
     analysts = await _analysts(request, shared)
     store = await _open_store(request, shared, info, plan)
     rate = _rate(request, shared, parts, tasks)
@@ -135,13 +135,20 @@ async def prepare(request: Request, shared: Shared) -> RequestRun:
 
 
 async def _make_ready(
-    model: ModelClient, request: Request, shared: Shared, context: LoadContext, *, serves: bool
+    model: ModelClient,
+    request: Request,
+    shared: Shared,
+    context: LoadContext,
+    *,
+    serves: bool,
+    judge: ModelClient | None,
 ) -> None:
     """Make sure that a model can be called, by programs in sandboxes too if it `serves` them."""
     await model.ready(context)
     if serves:
         await model.check_serving()
-    check_budget(shared.orchestration, request, model)
+    whose = f"the model {request.model.id!r}" if model is not judge else "the judge"
+    check_budget(shared.orchestration, request, model, whose)
 
 
 async def _check_images(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import final
-
-import trio
 
 from agentcompass.components import model_clients
 from agentcompass.components.base import ModelClient, ModelEndpoints
@@ -40,7 +38,8 @@ class Clients:
         self.recorder = None if path is None else model_clients.open_recorder(path, scrubber)
         self._open: list[tuple[ModelConfig, tuple[str, ...], ModelClient]] = []
         self._endpoints: ModelEndpoints | None = None
-        self._is_in_use = trio.Event()
+        self.beside: Callable[[Callable[[], Awaitable[None]]], object] | None = None
+        """Runs what goes on as long as the orchestration does; None: there is nobody to do that."""
 
     def get(self, config: ModelConfig, harness_protocols: tuple[str, ...]) -> ModelClient:
         """Return the client for a model and who calls it.
@@ -53,7 +52,8 @@ class Clients:
                 return client
         if self._endpoints is None:
             self._endpoints = model_clients.open_endpoints()
-            self._is_in_use.set()
+            if self.beside is not None:
+                self.beside(self._endpoints.keep_in_step)
         client = model_clients.open_client(
             config,
             harness_protocols=harness_protocols,
@@ -67,12 +67,6 @@ class Clients:
     def binding(self) -> Mapping[str, Mapping[str, JSON]]:
         """Return what holds calls back now, as `components.base.ModelEndpoints` says."""
         return {} if self._endpoints is None else self._endpoints.binding()
-
-    async def keep_in_step(self) -> None:
-        """Share the limits of endpoints with other runs on this machine, until cancelled."""
-        await self._is_in_use.wait()
-        if self._endpoints is not None:
-            await self._endpoints.keep_in_step()
 
     async def aclose(self) -> None:
         """Close them all, each also when the one before failed or time is over."""

@@ -1,4 +1,4 @@
-"""HTTP lanes, retry timing and endpoint limits: know nothing of evaluation.
+"""HTTP lanes, a small HTTP server, retry timing and endpoint limits: know nothing of evaluation.
 
 Importing any of it imports httpx, in the way that takes least time.
 """

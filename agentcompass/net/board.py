@@ -12,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
+import re
 import secrets
 import stat
 import time
@@ -30,6 +32,8 @@ _VERSION: Final = "limits-1"
 _MAX_BYTES: Final = 2048
 _SILENT_SECONDS: Final = 10.0
 """Who has said nothing for so long is stopped or stuck, and is left no share until it speaks again."""
+_NAME: Final = re.compile(r"\.?[0-9a-f]{32}\.[0-9a-f]{16}")
+_MAX_SWEPT: Final = 1000
 _ABANDONED_SECONDS: Final = 60.0
 """Age at which a file that was never finished is removed."""
 
@@ -167,6 +171,18 @@ class Membership:
         path = self._directory / self._name
         (self._directory / f".{self._name}").rename(path)
         self._path = path
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what the dead have left on other boards, at which nobody may ever look again."""
+        with os.scandir(self._directory) as entries:
+            for entry in itertools.islice(entries, _MAX_SWEPT):
+                if not _NAME.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                    continue  # no file of ours
+                if entry.name.startswith("."):
+                    _remove_abandoned(entry)
+                else:
+                    self._read(entry.name)
 
     def _look(self) -> Iterator[Seen | None]:
         with os.scandir(self._directory) as entries:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias, final
 import attrs
 import trio
 
+from agentcompass.errors import describe
 from agentcompass.net.board import BoardError, Membership, board_dir, endpoint_hash
 from agentcompass.net.endpoint_limits import Limits
 from agentcompass.net.limits import EndpointLimiter
@@ -51,6 +52,8 @@ class _Shared:
     limiter: EndpointLimiter
     topic: str
     membership: Membership | None = None
+    is_wanted: bool = True
+    """False: one who uses it does not want to share."""
 
 
 @final
@@ -88,11 +91,13 @@ class Endpoints:
             key: With which it is used; it is written down nowhere.
             limits: Of one who uses it; the narrowest of all count.
             pauses: Of all its users here.
-            is_shared: Whether other runs on this machine are heeded, and told.
+            is_shared: Whether other runs on this machine are heeded, and told; one user who does not want that is enough.
         """
         known = self._limiters.get((server, key))
         if known is not None:
             known.narrow(limits)
+            for each in self._shared:
+                each.is_wanted = each.is_wanted and (is_shared or each.limiter is not known)
             return known
         limiter = EndpointLimiter(limits, pauses=pauses, on_change=self._ring)
         self._limiters[server, key] = limiter
@@ -122,10 +127,14 @@ class Endpoints:
     async def keep_in_step(self) -> None:
         """Exchange word with the other runs on this machine, until cancelled."""
         self._is_running = True
+        for each in self._shared:
+            each.limiter.hold()
         try:
             while not self._is_alone:
                 await self._wait_for_news()
                 await self._exchange()
+            for each in self._shared:  # one that was added meanwhile waits for word, too
+                each.limiter.heed(Company())
             await trio.sleep_forever()
         finally:
             self._is_running = False
@@ -163,8 +172,11 @@ class Endpoints:
             self._n_hung += 1
             if self._n_hung > 1:
                 self._give_up("the file system does not answer")
+        except Exception as error:  # noqa: BLE001  # whatever it is, sharing must not hurt a run
+            self._give_up(describe(error))
         for (each, _), company in zip(told, heard, strict=True):
             each.limiter.heed(company.on_clock(_ahead()))
+        self._shared = [each for each in self._shared if each.is_wanted or each.membership]
 
     def _give_up(self, why: str) -> None:
         _log.warning("model limits are not shared with other runs on this machine: %s", why)
@@ -174,9 +186,12 @@ class Endpoints:
         """Write and read the board; in a worker thread."""
         heard = []
         for each, standing in told:
-            if each.membership is None:
-                each.membership = Membership(self._board(), each.topic)
-            heard.append(each.membership.exchange(standing))
+            if each.is_wanted:
+                each.membership = each.membership or Membership(self._board(), each.topic)
+                heard.append(each.membership.exchange(standing))
+            else:
+                _leave([each])
+                heard.append(Company())
         return heard
 
 
@@ -184,6 +199,7 @@ def _leave(shared: Sequence[_Shared]) -> None:
     for each in shared:
         if each.membership is not None:
             each.membership.leave()
+            each.membership = None
 
 
 def _ahead() -> float:

@@ -14,6 +14,8 @@ import attrs
 from agentcompass.data import frozen
 from agentcompass.net.window import Findings
 
+_COUNTS: Final = ("cap", "in_use", "waiting", "taken", "cuts", "grown")
+_MOST: Final = 2**53
 _INFINITE: Final = ("base", "ceiling", "wants_requests", "wants_tokens")
 """Fields that may be infinite, which JSON has no word for."""
 
@@ -75,8 +77,9 @@ def _numbers(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
     numbers: dict[str, Any] = {name: math.inf for name in names if name in _INFINITE}
     for name in names:
         value = data.get(name, 0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-            raise ValueError(f"{name} is no number")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or math.isnan(value) or (name in _COUNTS and not 0 <= value < _MOST):
+            raise ValueError(f"{name} is no number that makes sense")
         if name in data:
             numbers[name] = value
     return numbers

@@ -41,6 +41,7 @@ class Earlier:
             answer=file.read_text(encoding="utf-8") if is_apart else record.answer,
             stopped_by=record.stopped_by,
             is_completion=record.is_completion,
+            details=record.details,
         )
 
     def artifacts(self) -> Iterator[tuple[str, Path]]:

@@ -84,6 +84,9 @@ def finish_command(info: RunInfo, run_dir: Path, *, is_any_graded: bool = True) 
         run_dir: Where it stands, from which the results directory follows.
         is_any_graded: Whether there is anything to reuse; if not, it is the same command again.
     """
+    if info.regraded_from is not None:
+        earlier = run_dir.parent / info.regraded_from
+        return shlex.join(["agentcompass", "regrade", str(earlier)])
     settings = _settings(info.request)
     up = 2 if info.request.get("run_name") is None else 3
     settings["runtime.results_dir"] = str(run_dir.parents[up - 1])

@@ -43,7 +43,9 @@ def _logger(file: Path | None) -> Callable[[Seen], None]:
     lock = threading.Lock()
 
     def append(seen: Seen) -> None:
-        line = json.dumps({"at": datetime.now(UTC).timestamp(), "target": seen.target, "body": seen.body.decode()})
+        line = json.dumps(
+            {"at": datetime.now(UTC).timestamp(), "target": seen.target, "body": seen.body.decode()}
+        )
         with lock, file.open("a") as out:
             out.write(line + "\n")
 

@@ -1,4 +1,4 @@
-"""The real Claude Code and Codex, from npm, in containers without a network, over the gateway."""
+"""The real Claude Code and Codex, from npm, in sandboxes without a network, over the gateway."""
 
 import json
 import threading
@@ -30,9 +30,12 @@ def _engine():
     python_image()
 
 
-def evaluate(folder, endpoint, harness, **options):
+def evaluate(folder, endpoint, harness, environment="docker", **options):
     """Evaluate an agent on one task of HumanEval; returns the result, the record and the steps."""
-    environment = {"image": python_image(), "host": engine_host(), "network": "none"}
+    environments = {
+        "docker": {"image": python_image(), "host": engine_host(), "network": "none"},
+        "host_process": {"isolation": "bubblewrap", "network": "none"},
+    }
     result = run_evaluation(
         benchmark="humaneval",
         benchmark_params={"sample_ids": ["HumanEval/53"]},
@@ -40,8 +43,8 @@ def evaluate(folder, endpoint, harness, **options):
         model="the-model",
         model_base_url=endpoint.base_url,
         model_api_key=KEY,
-        environment="docker",
-        environment_params=environment,
+        environment=environment,
+        environment_params=environments[environment],
         results_dir=str(folder),
         data_dir=str(PROGRAMS),
         progress="none",
@@ -63,11 +66,12 @@ def calls_of(endpoint):
     return endpoint.requests[1:]
 
 
+@pytest.mark.parametrize("environment", ["docker", "host_process"])
 @pytest.mark.parametrize("harness", AGENTS)
-def test_a_real_agent_solves_a_task_without_a_network(tmp_path, harness):
+def test_a_real_agent_solves_a_task_without_a_network(tmp_path, harness, environment):
     solver = Solver()
     with FakeEndpoint(solver) as endpoint:
-        result, record, steps = evaluate(tmp_path, endpoint, harness)
+        result, record, steps = evaluate(tmp_path, endpoint, harness, environment)
     assert result["summary"]["score"] == 1.0
     assert "42" in solver.outputs[0]
     # what the endpoint saw: its own key, the run's model

@@ -25,7 +25,7 @@ from agentcompass.records import JSON
 from agentcompass.secrets import Secret
 from agentcompass.spec.protocols import AUTO
 from agentcompass.spec.ranges import Range
-from agentcompass.spec.resolved import ModelConfig
+from agentcompass.spec.resolved import CALL_SETTINGS, ModelConfig
 
 Votes: TypeAlias = Annotated[int, Range(minimum=1, maximum=99)]
 
@@ -64,7 +64,7 @@ class JudgeParams(SelectionParams):
     judge_api_protocol: str = AUTO
     """Its protocol, or `auto`."""
     judge_params: Mapping[str, JSON] = attrs.field(factory=dict)
-    """Sent with each of its calls, such as `temperature`."""
+    """Sent with each of its calls, such as `temperature`; but for the settings of calls, such as `max_retries`, as in `model_params`."""
     judge_votes: Votes = 1
     """Verdicts that are asked for on each answer, an odd number; the majority decides."""
     judge_rubric: str | None = None
@@ -97,8 +97,18 @@ def judge_config(params: JudgeParams) -> ModelConfig | None:
         served_version=None if served is None else served.version,
         api_key=params.judge_api_key,
         api_protocol=served.protocols if served and is_auto else (params.judge_api_protocol,),
-        params=dict(params.judge_params),
+        params={k: v for k, v in params.judge_params.items() if k not in CALL_SETTINGS},
+        **_call_settings(params.judge_params),
     )
+
+
+def _call_settings(params: Mapping[str, JSON]) -> dict[str, Any]:
+    given = {name: params[name] for name in CALL_SETTINGS if name in params}
+    for name, value in given.items():
+        is_number = isinstance(value, int | float) and value >= 0
+        if not (is_number or (name == "share_limits" and isinstance(value, bool))):
+            raise ConfigurationError(f"judge_params: {name} must be a number, not {value!r:.40}")
+    return given
 
 
 @final
@@ -222,9 +232,9 @@ def _cut(text: str) -> str:
 
 
 def _verdict(text: str) -> tuple[bool, str] | None:
-    """Read the last JSON object of a reply that has a verdict."""
+    """Read the JSON object of a reply that has a verdict; None if there is none, or several that differ."""
     decoder = json.JSONDecoder()
-    found: tuple[bool, str] | None = None
+    found: list[tuple[bool, str]] = []
     at = text.find("{")
     while at != -1:
         try:
@@ -232,9 +242,10 @@ def _verdict(text: str) -> tuple[bool, str] | None:
         except (ValueError, RecursionError):
             end = at + 1
         else:
-            found = _read(value) or found
+            verdict = _read(value)
+            found += [] if verdict is None else [verdict]
         at = text.find("{", end)
-    return found
+    return found[-1] if len({is_correct for is_correct, _reason in found}) == 1 else None
 
 
 def _read(value: Any) -> tuple[bool, str] | None:

@@ -197,8 +197,9 @@ class Caller:
                 if has_begun:
                     raise
             else:
-                if self._limiter.limits.tpm is not None and reply is not None:
-                    self._estimate.learn(body, reply.usage)
+                if reply is not None:
+                    counts = self._limiter.limits.tpm is not None
+                    self._estimate.learn(reply.usage, body if counts else None)
                 await self._keep(Ending(body, payload, raw_usage))
                 return reply
             wait = self._wait_after(tries, clock)

@@ -36,15 +36,21 @@ class TokenEstimate:
         given = [limit for limit in limits if type(limit) is int and limit > 0]
         return _characters(body) / self._per_token + min([self._output, *given])
 
-    def learn(self, body: JSON, usage: Usage) -> None:
-        """Take note of what a call really used."""
+    def learn(self, usage: Usage, body: JSON = None) -> None:
+        """Take note of what a call really used.
+
+        Args:
+            usage: Of it.
+            body: What was asked; None: only the mean is of interest.
+        """
         if usage.unmetered_calls or usage.input_tokens <= 0:
             return
-        per_token = min(20.0, max(0.5, _characters(body) / usage.input_tokens))
         is_first = self.typical == 0.0
-        self._per_token = _mean(self._per_token, per_token)
         self._output = usage.output_tokens if is_first else _mean(self._output, usage.output_tokens)
         self.typical = usage.total_tokens if is_first else _mean(self.typical, usage.total_tokens)
+        if body is not None:
+            per_token = min(20.0, max(0.5, _characters(body) / usage.input_tokens))
+            self._per_token = _mean(self._per_token, per_token)
 
 
 def _mean(known: float, new: float) -> float:

@@ -90,14 +90,14 @@ def test_its_parameters_are_its_own_and_nothing_of_the_tested_models_is_sent(pla
             tested,
             judge,
             only="open",
-            judge_params={"temperature": 0.5},
+            judge_params={"temperature": 0.5, "max_retries": 0, "timeout_seconds": 5},
             judge_api_key="judge-key-1234",
             options={"model_api_key": "model-key-1234", "model_params": {"top_p": 0.1}},
         )
         (seen,) = judge.requests
     assert seen.headers["authorization"] == "Bearer judge-key-1234"
     assert seen.json["temperature"] == 0.5
-    assert "top_p" not in seen.json
+    assert {"top_p", "max_retries", "timeout_seconds"} & set(seen.json) == set()
     assert seen.json["model"] == "j"
 
 
@@ -256,7 +256,8 @@ def test_a_long_answer_is_shown_by_its_head_and_tail():
     [
         ('{"reason": "r", "verdict": "correct"}', True),
         ('Here: ```json\n{"verdict": "Incorrect ", "reason": "{no}"}\n```', False),
-        ('{"verdict": "correct"} no, wait: {"verdict": "incorrect"}', False),
+        ('{"verdict": "correct"} no, wait: {"verdict": "incorrect"}', None),
+        ('{"verdict": "correct"} indeed {"verdict": "correct"}', True),
         ('{"answer": {"verdict": "incorrect"}} {"verdict": "correct"}', True),
         ("correct", None),
         ('{"verdict": true}', None),
@@ -265,7 +266,7 @@ def test_a_long_answer_is_shown_by_its_head_and_tail():
         ("", None),
     ],
 )
-def test_the_last_object_with_a_verdict_counts(text, is_correct):
+def test_a_verdict_that_nothing_contradicts_counts(text, is_correct):
     found = _verdict(text)
     assert (None if found is None else found[0]) == is_correct
 

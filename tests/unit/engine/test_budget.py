@@ -1,7 +1,6 @@
 """What the model calls of a run may use: a limit is never exceeded by more than what was in flight."""
 
 import json
-import math
 import random
 import threading
 
@@ -93,13 +92,19 @@ def test_a_call_that_told_nothing_counts_as_the_mean_of_the_others():
     assert purse.used == 6.0
 
 
-def test_nothing_fits_where_no_call_has_told_what_it_used():
+def test_a_request_of_which_no_call_has_told_what_it_used_does_not_fit_and_others_do():
     purse = Purse("tokens", 10)
     who = object()
     purse.begin(who, "a")
     purse.charge(who, UNKNOWN)
-    assert purse.used == math.inf
-    assert not purse.fits("a")
+    assert (purse.fits("a"), purse.fits("b")) == (False, True)
+
+
+async def test_an_attempt_whose_calls_tell_nothing_is_not_stopped_by_its_own_limit():
+    account = AttemptAccount(Budget(None, None), "a", {"cost": None, "tokens": 10})
+    account.charge(UNKNOWN)
+    account.check()
+    assert not account.is_spent
 
 
 def test_a_limit_that_is_reached_admits_nobody_however_little_they_use():

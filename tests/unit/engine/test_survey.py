@@ -11,7 +11,6 @@ from support.requests import model_config, orchestration
 from support.scripted import (
     ImagedEnvironment,
     ScriptedBenchmark,
-    ScriptedEnvironment,
     run,
     scripted,
     scripted_request,

@@ -175,6 +175,20 @@ def test_files_that_were_never_finished_are_removed_when_they_are_old(tmp_path):
     membership.leave()
 
 
+def test_what_the_dead_left_on_other_boards_goes_too_and_nothing_else(tmp_path, user):
+    other = endpoint_hash("https://api.example.org", "")
+    user(topic=other).exchange()
+    dead = tmp_path / f"{other}.{'0' * 16}"
+    dead.write_text("x")
+    foreign = tmp_path / "README"
+    foreign.write_text("hello")
+    membership = Membership(tmp_path, TOPIC)
+    membership.exchange(OWN)
+    assert (dead.exists(), foreign.exists()) == (False, True)
+    assert len([path for path in tmp_path.iterdir() if path.name.startswith(other)]) == 1
+    membership.leave()
+
+
 # --- the directory
 
 

@@ -219,3 +219,52 @@ async def test_several_runs_together_send_no_more_than_one_may(tmp_path):
     made = [now - then for now, then in zip(counts, before, strict=True)]
     assert sum(made) <= 10 * seconds + 4
     assert math.isclose(max(made), min(made), abs_tol=4)
+
+
+async def test_limiters_that_were_made_before_wait_for_word_of_the_others_too(tmp_path):
+    endpoints = Endpoints(lambda: tmp_path)
+    limiter = endpoints.limiter(SERVER, "key", Limits(cap=4))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(endpoints.keep_in_step)
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        assert limiter.use.binds is None
+        async with limiter.place():
+            assert len(list(tmp_path.iterdir())) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_one_user_who_does_not_want_to_share_is_enough(tmp_path):
+    async with running(lambda: tmp_path) as (one,), trio.open_nursery() as nursery:
+        other = Endpoints(lambda: tmp_path)
+        nursery.start_soon(other.keep_in_step)
+        limiter = other.limiter(SERVER, "key", Limits(cap=4))
+        await until(lambda: one.use.others == limiter.use.others == 1)
+        other.limiter(SERVER, "key", Limits(cap=4), is_shared=False)
+        await until(lambda: one.use.others == limiter.use.others == 0)
+        assert len(list(tmp_path.iterdir())) == 1
+        async with limiter.place():
+            pass
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_limiter_that_is_made_while_sharing_fails_is_not_held_for_ever():
+    entered, released = trio.Event(), threading.Event()
+
+    def fails():
+        trio.from_thread.run_sync(entered.set)
+        released.wait()
+        raise BoardError("no")
+
+    async with running(fails), trio.open_nursery() as nursery:
+        endpoints = Endpoints(fails)
+        nursery.start_soon(endpoints.keep_in_step)
+        await trio.testing.wait_all_tasks_blocked()
+        endpoints.limiter(SERVER, "key", Limits(cap=4))
+        await entered.wait()
+        late = endpoints.limiter(SERVER, "another", Limits(cap=4))
+        released.set()
+        with trio.fail_after(10):
+            async with late.place():
+                pass
+        nursery.cancel_scope.cancel()

@@ -88,7 +88,16 @@ def test_what_a_later_version_adds_is_ignored():
 
 
 @pytest.mark.parametrize(
-    "change", [{"cap": None}, {"cap": "256"}, {"in_use": True}, {"base": math.nan}, {"cap": ...}]
+    "change",
+    [
+        {"cap": None},
+        {"cap": "256"},
+        {"in_use": True},
+        {"base": math.nan},
+        {"cap": ...},
+        {"in_use": -1},
+        {"cap": math.inf},
+    ],
 )
 def test_what_makes_no_sense_is_refused(change):
     data = {**STANDING.to_json(), **change}

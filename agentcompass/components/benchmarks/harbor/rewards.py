@@ -83,11 +83,23 @@ def _number(content: bytes) -> float:
 
 def _metrics(content: bytes) -> dict[str, JSON]:
     try:
-        found = json.loads(content.decode(), parse_constant=_refuse, parse_float=_finite)
+        found = json.loads(
+            content.decode(),
+            parse_constant=_refuse,
+            parse_float=_finite,
+            object_pairs_hook=_unique,
+        )
     except (ValueError, RecursionError) as error:
         raise _bad(f"{JSON_FILE} is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise _bad(f"{JSON_FILE} is no object: {_shown(found)}")
+    return found
+
+
+def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it says something twice")
     return found
 
 

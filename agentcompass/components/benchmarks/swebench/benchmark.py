@@ -41,6 +41,8 @@ commit anything: what you leave in the directory counts, and is judged by tests 
 {issue}
 </issue>
 """
+TRUNCATED: Final = "submission_truncated"
+"""Detail of an outcome whose answer is not whole."""
 PATCH_BEGINS: Final = "diff --git "
 _GOLD: Final = f"{repository.OURS}/gold.diff"
 
@@ -213,9 +215,8 @@ class SweBench(Benchmark[SweBenchParams]):
     def _patch_of(self, outcome: AgentOutcome) -> str | None:
         """The patch that an agent's answer is; None where the repository is judged."""
         answer, submission = outcome.answer or "", self.params.submission
-        if submission == "repository" or (
-            submission == "auto" and not answer.startswith(PATCH_BEGINS)
-        ):
+        is_whole_patch = answer.startswith(PATCH_BEGINS) and not outcome.details.get(TRUNCATED)
+        if submission == "repository" or (submission == "auto" and not is_whole_patch):
             return None
         return answer if not answer or answer.endswith("\n") else f"{answer}\n"
 

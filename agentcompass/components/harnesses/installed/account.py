@@ -111,7 +111,8 @@ class Account:
             call = self._replies.pop(0)
             self.turns += 1
             if call.reply is None:
-                step = {"type": "reply", "turn": self.turns, "seconds": round(call.seconds, 3)}
+                seconds = round(call.seconds, 3)
+                step = {"type": "reply", "turn": self.turns, "content": "", "seconds": seconds}
                 await self._emit(step)
                 continue
             self.usage += call.reply.usage

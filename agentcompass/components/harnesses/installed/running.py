@@ -17,8 +17,10 @@ MAX_LINE_BYTES: Final = 32 * MiB
 """Of one event; of a longer line only the beginning is kept, which is no event then."""
 INLINE_BYTES: Final = 256 * KiB
 """What is read in place; larger lines are read in a worker thread."""
-SHOWN_CHARACTERS: Final = 500
-"""Of a line that is no event."""
+MAX_UNREADABLE: Final = 100
+"""Lines that are no events and are told of."""
+SHOWN_BYTES: Final = 2000
+"""Of such a line."""
 _TAIL_BYTES: Final = 4 * KiB
 _TAIL_SECONDS: Final = 30.0
 _START: Final = 'exec <"$1" 2>"$2"; shift 2; exec "$@"'
@@ -69,29 +71,39 @@ async def run_program(
     files = [f"{home}/prompt", f"{home}/errors"]
     await session.write_text(files[0], prompt, mode=0o600)
     argv = ["sh", "-c", _START, "sh", *files, *launch.argv]
-    lines = Lines()
+    lines, reader = Lines(), _Reader(listener)
     async with session.process(argv, env=launch.env) as program:
         while data := await program.receive():
             for line in lines.feed(data):
-                await _hand_out(line, listener)
+                await reader.read(line)
         for line in lines.rest():
-            await _hand_out(line, listener)
+            await reader.read(line)
         exit_code = await program.wait()
     told = await session.exec(["tail", "-c", str(_TAIL_BYTES), files[1]], timeout=_TAIL_SECONDS)
     return Ended(exit_code=exit_code, errors=told.stdout.strip())
 
 
-async def _hand_out(line: bytes, listener: Listener) -> None:
-    if not line.strip():
-        return
-    if len(line) <= INLINE_BYTES:
-        event = _event(line)
-    else:
-        event = await trio.to_thread.run_sync(_event, line)
-    if event is not None:
-        await listener.take(event)
-    else:
-        await listener.take_unreadable(line[: 4 * SHOWN_CHARACTERS].decode(errors="replace"))
+@final
+class _Reader:
+    """Hands out what lines say."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._n_unreadable = 0
+
+    async def read(self, line: bytes) -> None:
+        """Read a line; of many that are no events only the first are told."""
+        if not line.strip():
+            return
+        if len(line) <= INLINE_BYTES:
+            event = _event(line)
+        else:
+            event = await trio.to_thread.run_sync(_event, line)
+        if event is not None:
+            await self._listener.take(event)
+        elif self._n_unreadable < MAX_UNREADABLE:
+            self._n_unreadable += 1
+            await self._listener.take_unreadable(line[:SHOWN_BYTES].decode(errors="replace"))
 
 
 def _event(line: bytes) -> Mapping[str, JSON] | None:

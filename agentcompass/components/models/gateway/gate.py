@@ -10,19 +10,19 @@ from typing import Final, Protocol, final
 import attrs
 import trio
 
-from agentcompass.components.base import GATEWAY_CONNECTIONS, Inlet, MiB, ServedCall, Session
+from agentcompass.components.base import GATEWAY_CONNECTIONS, Inlet, ServedCall, Session
 from agentcompass.components.messages import Reply
 from agentcompass.components.models.exchange import Through
-from agentcompass.components.models.gateway.service import ProgramService
+from agentcompass.components.models.gateway.service import MAX_REQUEST_BYTES, ProgramService
 from agentcompass.errors import ModelError
 from agentcompass.net.http_server import Bounds
 from agentcompass.net.http_server import serve as serve_connection
 from agentcompass.records import JSON
 
-MAX_REQUEST_BYTES: Final = 64 * MiB
-"""Images included."""
 _BOUNDS: Final = Bounds(max_body_bytes=MAX_REQUEST_BYTES)
 _BUSY_SECONDS: Final = 0.1
+_TELL_SECONDS: Final = 10.0
+"""For writing down a call that is over, once the block has ended."""
 _LEFT_TO_PROGRAMS: Final = frozenset({"bad-request", "context-exceeded", "reasoning-refused"})
 """Errors that a program may know how to go on after."""
 
@@ -122,6 +122,11 @@ class Gate:
     # --- calls
 
     @property
+    def held_bytes(self) -> int:
+        """Of all requests that are being read or answered."""
+        return sum(connection.service.held_bytes for connection in self._connections)
+
+    @property
     def may_call(self) -> bool:
         """Whether another call may be made."""
         made = self._n_replies + self.in_flight
@@ -153,10 +158,23 @@ class Gate:
         self.block.cancel(reason="a model call has failed for good")
 
     async def tell(self, call: ServedCall) -> None:
-        """Count a call that is over, and tell whoever wants to know."""
+        """Count a call that is over, and tell whoever wants to know; an end that comes meanwhile waits a moment for that."""
         self._n_replies += call.error is None
-        if self._on_call is not None:
-            await self._on_call(call)
+        if self._on_call is None:
+            return
+        scope = trio.CancelScope(shield=True)
+
+        async def hasten() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                scope.deadline = trio.current_time() + _TELL_SECONDS
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hasten)
+            with scope:
+                await self._on_call(call)
+            nursery.cancel_scope.cancel(reason="it is told")
 
     # --- connections
 

@@ -24,6 +24,7 @@ _WORDS: Final[Mapping[int, str]] = {
     413: "the request is too large",
     415: "the request's body is encoded in a way that is not understood here",
     431: "the request's head is too large",
+    503: "too much is being asked at once",
 }
 _STATUSES: Final[Mapping[str, int]] = {
     "bad-request": 400,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from agentcompass.components.base import ServedCall
+from agentcompass.components.base import MiB, ServedCall
 from agentcompass.components.models import wire
 from agentcompass.components.models.anthropic import Anthropic
 from agentcompass.components.models.gateway.passage import Passage
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from agentcompass.components.models.gateway.gate import Gate
 
 _ENCODINGS: Final = ("", "identity")
-_TELL_SECONDS: Final = 10.0
-"""For writing down a call that is over, whatever ends meanwhile."""
+MAX_REQUEST_BYTES: Final = 32 * MiB
+"""Images included."""
+MAX_HELD_BYTES: Final = 2 * MAX_REQUEST_BYTES
+"""Of all requests of a sandbox that are being read or answered."""
 
 
 @final
@@ -49,6 +51,8 @@ class ProgramService:
         self._call = trio.CancelScope()
         self.is_busy = False
         """A request is being answered."""
+        self.held_bytes = 0
+        """Of that request, while it is read or answered."""
 
     def cut(self) -> None:
         """End the call that is being made, if there is one: what has not been answered yet is refused."""
@@ -64,7 +68,10 @@ class ProgramService:
             raise RefusedError(401)
         if asked.headers.get("content-encoding", "").lower() not in _ENCODINGS:
             raise RefusedError(415)
-        self.is_busy = True
+        size = _size_of(asked)
+        if gate.held_bytes + size > MAX_HELD_BYTES:
+            raise RefusedError(503)
+        self.is_busy, self.held_bytes = True, size
 
     def explain(self, status: int) -> tuple[Mapping[str, str], bytes]:
         """Return what a status means, in the form of the protocol."""
@@ -76,7 +83,7 @@ class ProgramService:
             with trio.CancelScope() as self._call:
                 await self._answer(asked, out)
         finally:
-            self.is_busy = False
+            self.is_busy, self.held_bytes = False, 0
         if self._call.cancelled_caught and not out.is_begun:
             raise RefusedError(401)
 
@@ -139,8 +146,7 @@ class ProgramService:
                 error = failure
             seconds = trio.current_time() - started
             # Before the program knows that its answer is complete: it may end then, and all of this with it.
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _TELL_SECONDS):
-                await gate.tell(ServedCall(seconds=seconds, reply=reply, error=error))
+            await gate.tell(ServedCall(seconds=seconds, reply=reply, error=error))
         if error is None or passage.is_begun:
             await passage.finish()
             return
@@ -173,6 +179,13 @@ class ProgramService:
                 return body
         words = "the request is no JSON object"
         raise RefusedError(400, explanation(self._gate.protocol, 400, words))
+
+
+def _size_of(asked: Asked) -> int:
+    """How large a request says that it is, or may be where it does not say; one that is too large is refused unread."""
+    if "transfer-encoding" in asked.headers:
+        return MAX_REQUEST_BYTES
+    return min(MAX_REQUEST_BYTES, int(asked.headers.get("content-length", "0")))
 
 
 def _model(gate: Gate) -> dict[str, JSON]:

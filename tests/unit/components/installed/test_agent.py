@@ -128,7 +128,14 @@ async def test_lines_that_are_no_events_are_noted_and_passed_over(one, monkeypat
     assert outcome.answer == "done"
     notes = [step["unreadable"] for step in one.steps.of("claude_code")]
     assert [note[:9] for note in notes] == ["Warning: ", "[1, 2]", '{"type": ', "xxxxxxxxx"]
-    assert len(notes[-1]) == 4 * running.SHOWN_CHARACTERS
+    assert len(notes[-1]) == running.SHOWN_BYTES
+
+
+async def test_of_endless_chatter_only_the_beginning_is_kept(one, monkeypatch):
+    monkeypatch.setattr(running, "MAX_UNREADABLE", 3)
+    await one.run(*[["raw", f"line {n}"] for n in range(10)], ["ask"], ["say", result()])
+    notes = [step["unreadable"] for step in one.steps.of("claude_code")]
+    assert notes == ["line 0", "line 1", "line 2"]
 
 
 async def test_large_events_are_read(one):

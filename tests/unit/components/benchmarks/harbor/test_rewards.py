@@ -62,6 +62,7 @@ def test_no_file_is_no_reward():
         (None, b"1", "is no object: 1"),
         (None, b"[1]", "is no object"),
         (None, b'{"reward": NaN}', "is no JSON: NaN"),
+        (None, b'{"reward": 0, "reward": 1}', "is no JSON: it says something twice"),
         (None, b'{"reward": 1e999}', "is no JSON: 1e999"),
         (None, b'{"reward": true}', "'reward' is no number: True"),
         (None, b'{"reward": "1"}', "'reward' is no number: '1'"),
