@@ -87,9 +87,12 @@ def _scores(metrics: Mapping[str, JSON]) -> Rows:
         yield (name, text.score(score["value"], score["ci95"]))
         if score["pass_at_k"]:
             yield ("", _pass_rates(score, metrics["k"]))
-        if score["value"] != score["graded_value"] and score["graded_value"] is not None:
-            bounds = score["bounds"] or (None, None)
-            is_closed = None not in bounds  # an open scale has no such end
+        bounds = score["bounds"] or (None, None)
+        is_closed = None not in bounds  # an open scale has no such end
+        if score["graded_value"] is None and score["value"] is not None and is_closed:
+            possible = f"anything from {bounds[0]:.3f} to {bounds[1]:.3f} is possible"
+            yield ("", f"nothing was graded: this is no score, and {possible}")
+        elif score["value"] != score["graded_value"] and score["graded_value"] is not None:
             between = f", between {bounds[0]:.3f} and {bounds[1]:.3f} in all" if is_closed else ""
             yield ("", f"{score['graded_value']:.3f} over graded attempts only{between}")
 

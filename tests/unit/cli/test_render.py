@@ -203,6 +203,17 @@ def test_an_open_scale_has_no_bounds_to_tell():
     assert "0.625 over graded attempts only\n" in render.result_text(result)
 
 
+def test_where_nothing_was_graded_the_number_is_said_to_be_no_score():
+    result = copy.deepcopy(RESULT)
+    result["metrics"]["scores"]["correct"] |= {
+        "value": 0.0,
+        "graded_value": None,
+        "bounds": [0.0, 1.0],
+    }
+    text = render.result_text(result)
+    assert "this is no score, and anything from 0.000 to 1.000 is possible" in text
+
+
 def test_a_run_without_calls_and_times_has_no_cost_and_no_time():
     usage = {**RESULT["summary"]["usage"], "calls": 0}
     text = render.result_text(changed(usage=usage, elapsed_seconds=None))
