@@ -183,6 +183,8 @@ async def test_in_a_container_without_an_init_only_its_main_process_stays(wherev
 async def test_what_the_main_process_started_is_the_containers_own(wherever, image):
     main = ["sh", "-c", "sleep 3000 & wait"]
     async with container(wherever, image, Cmd=main) as name:
+        while len(await inside.listing(wherever, name)) < 3:
+            await trio.sleep(0.01)  # the engine says that it runs before it has started anything
         await sh(wherever, name, "sleep 1000 >/dev/null 2>&1 &")
         assert await processes.end_all(wherever, name, seconds=60) == 1
         assert len(await inside.listing(wherever, name)) == 3
