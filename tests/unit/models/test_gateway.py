@@ -530,6 +530,19 @@ async def test_calls_beyond_the_limit_end_the_block():
     assert len(endpoint.requests) == 2
 
 
+async def test_calls_at_once_do_not_get_beyond_the_limit():
+    with FakeEndpoint(chat()) as endpoint:
+        async with serving(endpoint, max_calls=1) as served:
+            with trio.CancelScope(shield=True):
+                async with trio.open_nursery() as nursery:
+                    for _ in range(4):  # bodies that take a moment to be read
+                        ask = functools.partial(served.ask, padding="x" * (service.MiB // 2))
+                        nursery.start_soon(ask)
+            await trio.sleep_forever()
+    assert served.gateway.is_exhausted
+    assert len(endpoint.requests) <= 1
+
+
 async def test_calls_that_failed_are_not_among_them():
     with FakeEndpoint([error(400, "no"), chat()]) as endpoint:
         async with serving(endpoint, max_calls=1) as served:

@@ -128,17 +128,17 @@ class ProgramService:
             await out.whole(403, JSON_TYPE, explanation(gate.protocol, 403, words))
             gate.exhaust()
             return
-        request = outbound(
-            await self._read(asked), gate.lent.params, model=gate.model, protocol=gate.protocol
-        )
-        passage = Passage(
-            out,
-            headers=headers_of(asked.headers),
-            query=query_of(asked.query),
-            hides_usage=request.hides_usage,
-        )
-        started = trio.current_time()
-        with gate.calling():
+        with gate.calling():  # also while its body is read: others that come meanwhile count it
+            request = outbound(
+                await self._read(asked), gate.lent.params, model=gate.model, protocol=gate.protocol
+            )
+            passage = Passage(
+                out,
+                headers=headers_of(asked.headers),
+                query=query_of(asked.query),
+                hides_usage=request.hides_usage,
+            )
+            started = trio.current_time()
             reply, error = None, None
             try:
                 reply = await gate.lent.forward(request.body, passage)
