@@ -116,14 +116,21 @@ async def until_said(program, words):
         said += data
 
 
-async def test_the_next_request_after_the_deadline_gets_401():
+@pytest.mark.parametrize(
+    ("harness", "protocol", "refusal"),
+    [
+        ("claude_code", "anthropic", b'"error_status":401'),
+        ("codex", "openai-responses", b"401 Unauthorized"),
+    ],
+)
+async def test_the_next_request_after_the_deadline_gets_401(harness, protocol, refusal):
     solver = Solver()
     solver.gate = threading.Event()  # the second answer does not come in time
-    harness = AGENTS["claude_code"]
+    harness = AGENTS[harness]
     await harness.fetch(LoadContext(data_dir=PROGRAMS))
     with FakeEndpoint(solver) as endpoint:
         async with (
-            Opened(endpoint, protocols=("anthropic",)) as client,
+            Opened(endpoint, protocols=(protocol,)) as client,
             docker_sandbox(harness.equip(SandboxPlan())) as session,
             settled_in(session, harness._supply.places()) as place,
         ):
@@ -140,7 +147,7 @@ async def test_the_next_request_after_the_deadline_gets_401():
                         finally:
                             # while it is being ended: it still runs, and asks again
                             with trio.CancelScope(shield=True), trio.fail_after(60):
-                                await until_said(program, b'"error_status":401')
+                                await until_said(program, refusal)
             assert attempt.cancelled_caught
             assert await session.end_processes() == 0
         solver.gate.set()
