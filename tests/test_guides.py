@@ -60,7 +60,9 @@ def questions(count):
 
 
 def answered(seen):
-    """Behaviour: sums of two numbers, and HumanEval's functions, all of them right."""
+    """Behaviour: sums of two numbers, and HumanEval's functions, all of them right; a request that asks nothing is none."""
+    if not seen.json:
+        return error(400, "messages are missing")
     asked = seen.json["messages"][-1]["content"]
     if (found := re.search(r"(\d+) \+ (\d+)", asked)) and "def " not in asked:
         return chat(str(int(found[1]) + int(found[2])))
@@ -343,3 +345,19 @@ def test_the_commands_of_the_page_on_extending_run_its_benchmark(tmp_path):
             assert ended.returncode == 0, ended.stderr
             scores.append(json.loads(ended.stdout)["summary"]["score"])
     assert scores == [1.0, 0.0, 1.0]
+
+
+def test_a_library_in_the_program_of_a_harness_reaches_the_model_over_the_gateway(tmp_path):
+    (tmp_path / "my_benchmark.py").write_text(block("extending.md", '"""my_benchmark.py'))
+    (tmp_path / "my_harness.py").write_text(block("extending.md", '"""my_harness.py'))
+    names = ["my_benchmark:Sums", "my_harness:Library", "my-model"]
+    with FakeEndpoint(answered) as endpoint:
+        endpoint_words = ["--model-base-url", endpoint.base_url, "--model-api-key", "sk-of-the-run"]
+        words = ["agentcompass", "run", *names, *endpoint_words, "--format", "json"]
+        ended = run(words, tmp_path, PYTHONPATH=f"{tmp_path}:{ENVIRONMENT['PYTHONPATH']}")
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
+    assert result["summary"]["score"] == 1.0
+    calls = [seen for seen in endpoint.requests if seen.json]
+    assert result["summary"]["usage"]["calls"] == len(calls) > 0
+    assert {seen.headers["authorization"] for seen in calls} == {"Bearer sk-of-the-run"}

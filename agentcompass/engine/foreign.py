@@ -6,14 +6,13 @@ its place at the limiter; whatever it does then with session or model raises.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast, final
+from typing import TypeVar, cast
 
 import trio
 
-from agentcompass.components.base import Session
+from agentcompass.engine.blocking import conversion
 
 T = TypeVar("T")
 
@@ -34,50 +33,15 @@ async def call(
     if inspect.iscoroutinefunction(inspect.unwrap(function)):
         return await function(*args)
     plain = cast("Callable[..., object]", function)
-    blocking = [_blocking(arg) for arg in args]
+    async with conversion() as converted:
+        blocking = [converted(arg) for arg in args]
 
-    def boxed() -> tuple[object]:
-        return (plain(*blocking),)  # in a box, since trio refuses a bare coroutine
+        def boxed() -> tuple[object]:
+            return (plain(*blocking),)  # in a box, since trio refuses a bare coroutine
 
-    (result,) = await trio.to_thread.run_sync(boxed, abandon_on_cancel=True, limiter=threads)
+        (result,) = await trio.to_thread.run_sync(boxed, abandon_on_cancel=True, limiter=threads)
     if inspect.iscoroutine(result):
         result.close()
         name = getattr(function, "__qualname__", repr(function))
         raise TypeError(f"{name} is no async function but returns a coroutine: use functools.wraps")
     return cast("T", result)
-
-
-def _blocking(arg: object) -> object:
-    if isinstance(arg, Session) or hasattr(arg, "revoke") or _is_called_async(arg):
-        return Blocking(arg)
-    if inspect.iscoroutinefunction(arg):
-        return functools.partial(trio.from_thread.run, arg)
-    return arg
-
-
-def _is_called_async(arg: object) -> bool:
-    method = type(arg).__call__ if callable(arg) else None
-    return inspect.iscoroutinefunction(method)
-
-
-@final
-class Blocking:
-    """A session, model or `Emit` whose `async` methods can be called from a worker thread."""
-
-    def __init__(self, target: Any) -> None:
-        self._target = target
-
-    def __call__(self, *args: object) -> object:
-        """Call the target itself."""
-        return trio.from_thread.run(self._target, *args)
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._target, name)
-        if not inspect.iscoroutinefunction(value):
-            return value
-
-        @functools.wraps(value)
-        def method(*args: object, **kwargs: object) -> object:
-            return trio.from_thread.run(functools.partial(value, *args, **kwargs))
-
-        return method

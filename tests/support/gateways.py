@@ -6,8 +6,8 @@ import json
 import httpx
 import trio
 
-from agentcompass.components.environments.inlet import listening
 from agentcompass.components.environments.place import OpenPlace
+from agentcompass.components.inlet import listening
 from support.opened import Opened
 
 OPERATIONS = {

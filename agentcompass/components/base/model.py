@@ -86,19 +86,19 @@ class Model(Protocol):
 
     def serve(
         self,
-        session: Session,
+        session: Session | None,
         *,
         on_call: Callable[[ServedCall], Awaitable[None]] | None = None,
         max_calls: int | None = None,
     ) -> AbstractAsyncContextManager[Gateway]:
-        """Let programs in the sandbox call the model by themselves, during the block, in this model's protocol.
+        """Let programs call the model by themselves, during the block, in this model's protocol.
 
         Their calls are limited, retried, metered and accounted for as those of `chat`; answers are streamed as they come.
         The key dies at the deadline that is in force here, when the block is cancelled, and when it is left: what is in
         flight is cut then, and who asks once more is told 401. Whoever starts a program inside the block ends it there.
 
         Args:
-            session: Of the sandbox.
+            session: Of the sandbox where they run; None: on this machine, such as a library that the harness uses.
             on_call: Told of each call that is over.
             max_calls: Replies after which the block is cancelled, and left as if it had ended by itself.
 
@@ -106,7 +106,7 @@ class Model(Protocol):
             ModelError: A call has failed in a way that no other call would mend, as `chat` raises it: the block was
                 cancelled. A conversation too long for the model, a request that it cannot understand, and an answer that
                 broke off in the middle are left to the program.
-            SandboxError: The sandbox's programs cannot be given a way (code `cannot-listen`).
+            SandboxError: They cannot be given a way (code `cannot-listen`).
         """
         ...
 

@@ -27,8 +27,9 @@ import trio
 
 from agentcompass.components.base import KiB
 from agentcompass.components.environments import pipes
-from agentcompass.components.environments.place import OpenPlace, cannot_listen
+from agentcompass.components.environments.place import OpenPlace
 from agentcompass.components.environments.trees import Command, Keeper, Tree, send_fds
+from agentcompass.components.inlet import cannot_listen
 from agentcompass.errors import SandboxError
 
 START_SECONDS = 60.0

@@ -11,9 +11,8 @@ import trio
 from trio.from_thread import check_cancelled
 
 from agentcompass.components.environments import leftovers
-from agentcompass.components.environments.keeper import BACKLOG
 from agentcompass.components.environments.trees import Command, Keeper, Tree
-from agentcompass.errors import SandboxError
+from agentcompass.components.inlet import listening_here
 
 
 class Place(Protocol):
@@ -76,12 +75,7 @@ class OpenPlace:
 
     async def listen(self) -> socket.socket:
         """Listen on this machine."""
-        try:
-            listening = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
-        except OSError as error:
-            raise cannot_listen(str(error)) from error
-        listening.setblocking(False)
-        return listening
+        return listening_here()
 
     async def sweep(self) -> int:
         """End what carries the lease's mark; see `leftovers`."""
@@ -91,11 +85,6 @@ class OpenPlace:
 
     async def close(self) -> None:
         """Nothing was made."""
-
-
-def cannot_listen(reason: str) -> SandboxError:
-    """Return the error for a socket that cannot be made."""
-    return SandboxError(f"nothing can listen in the sandbox: {reason}", code="cannot-listen")
 
 
 def new_terminal() -> tuple[int, int, bytes]:

@@ -17,12 +17,12 @@ from trio.from_thread import check_cancelled
 from agentcompass.components.base import DEFAULT_MAX_OUTPUT, ExecResult, Inlet, Process, Session
 from agentcompass.components.environments import leftovers, pipes, removal, transfer
 from agentcompass.components.environments.capture import HeadTail
-from agentcompass.components.environments.inlet import listening
 from agentcompass.components.environments.interactive import Program
 from agentcompass.components.environments.place import Place
 from agentcompass.components.environments.space import DiskSpace
 from agentcompass.components.environments.trees import Command, Tree
 from agentcompass.components.environments.workspace import Workspace, disk_full
+from agentcompass.components.inlet import listening
 from agentcompass.data import frozen
 from agentcompass.errors import SandboxError
 

@@ -290,12 +290,12 @@ class LentModel:
 
     def serve(
         self,
-        session: Session,
+        session: Session | None,
         *,
         on_call: Callable[[ServedCall], Awaitable[None]] | None = None,
         max_calls: int | None = None,
     ) -> AbstractAsyncContextManager[Gateway]:
-        """Let programs in a sandbox call the model by themselves; see `components.base.Model`."""
+        """Let programs call the model by themselves; see `components.base.Model`."""
         return serve(self, session, on_call=on_call, max_calls=max_calls)
 
     # --- gateway.gate.Lent

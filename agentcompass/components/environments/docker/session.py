@@ -17,9 +17,9 @@ from agentcompass.components.base import DEFAULT_MAX_OUTPUT, ExecResult, Inlet, 
 from agentcompass.components.environments.capture import HeadTail
 from agentcompass.components.environments.docker import namespace
 from agentcompass.components.environments.docker.storage import StorageLimit
-from agentcompass.components.environments.inlet import listening
 from agentcompass.components.environments.session import unspeakable
 from agentcompass.components.environments.space import DiskSpace
+from agentcompass.components.inlet import listening
 from agentcompass.containers import archive, figures, life, processes
 from agentcompass.containers.attach import ContainerCommand
 from agentcompass.containers.client import Docker

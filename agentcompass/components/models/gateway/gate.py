@@ -11,6 +11,7 @@ import attrs
 import trio
 
 from agentcompass.components.base import GATEWAY_CONNECTIONS, Inlet, ServedCall, Session
+from agentcompass.components.inlet import listening, listening_here
 from agentcompass.components.messages import Reply
 from agentcompass.components.models.exchange import Through
 from agentcompass.components.models.gateway.service import MAX_REQUEST_BYTES, ProgramService
@@ -227,13 +228,14 @@ class Gate:
 @asynccontextmanager
 async def serve(
     lent: Lent,
-    session: Session,
+    session: Session | None,
     on_call: Callable[[ServedCall], Awaitable[None]] | None,
     max_calls: int | None,
 ) -> AsyncIterator[Gate]:
-    """Serve a model to the programs of a sandbox during the block; see `components.base.Model.serve`."""
+    """Serve a model to programs during the block; see `components.base.Model.serve`."""
     failure: Exception | None = None
-    async with session.listen() as inlet:
+    way = listening(listening_here()) if session is None else session.listen()
+    async with way as inlet:
         gate = Gate(lent, inlet, on_call, max_calls)
         with gate.block:
             async with trio.open_nursery() as nursery:
