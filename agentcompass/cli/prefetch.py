@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from agentcompass.records import JSON
 
 OPTIONS: Final = (
-    "benchmark", "environment", "benchmark_params", "environment_params", "enabled_recipes", "recipe_dirs",
-    "config_path", "data_dir", "timeout_seconds", "auto_install_dependencies", "progress", "log_level",
+    "benchmark", "environment", "benchmark_params", "harness_params", "environment_params", "enabled_recipes",
+    "recipe_dirs", "config_path", "data_dir", "timeout_seconds", "auto_install_dependencies", "progress", "log_level",
 )  # fmt: skip
 """Those of a run that decide what it needs, and how that is told."""
+NOBODY: Final = "http://nobody.invalid/v1"
+"""Endpoint of a harness that calls a model; nothing is asked here."""
 HARNESS: Final = flag(
     "harness",
     str,
     "nop",
-    text="Harness of the run to come, where a recipe depends on it.",
+    text="Harness of the run to come: its program is brought too, and recipes may depend on it.",
     metavar="ID",
 )
 AT_ONCE: Final = flag(
@@ -46,13 +48,13 @@ def prefetch(
     format: Format,  # noqa: A002  # the flag's name
     context: Context,
 ) -> int:
-    """Download the data of a benchmark, and pull or build the images of its tasks."""
+    """Download the data of a benchmark and the program of a harness, and pull or build the images of the tasks."""
     from agentcompass import api  # noqa: PLC0415  # not needed for --help
     from agentcompass.plan.resolve import resolve_run  # noqa: PLC0415  # as above
 
     if at_once < 1:
         raise ConfigurationError(f"--at-once {at_once} would bring nothing")
-    options = attrs.evolve(options, harness=harness, model="none")
+    options = attrs.evolve(options, harness=harness, model="none", model_base_url=NOBODY)
     orchestration = resolve_run(options, as_flags=True, **api.surroundings())
     context.scrubber.register(*orchestration.secrets)
     from agentcompass.api.prefetch import run  # noqa: PLC0415  # loads the engine

@@ -22,6 +22,7 @@ from agentcompass.errors import PreflightError, SandboxError
 from support.docker import busybox_image
 from support.docker_sandboxes import docker_sandbox
 from support.host import sandbox
+from support.commandline import Program
 from support.npm import Registry, packed
 
 TOOL = b"#!/bin/sh\necho used $0\n"
@@ -168,3 +169,19 @@ def test_the_pinned_versions_have_checksums_for_every_machine():
             assert package.integrity.startswith("sha512-")
             assert published.package("9.9.9", machine).integrity is None
     assert CODEX.package(CODEX_VERSION, "linux-x64").version == f"{CODEX_VERSION}-linux-x64"
+
+
+def test_the_program_is_brought_ahead_of_time(registry, tmp_path):
+    name = f"@anthropic-ai/claude-code-{this_machine()}"
+    registry.publish(name, "1.2.3", packed({"package/claude": TOOL}))
+    words = ["prefetch", "jsonl", "--benchmark-params", '{"path": "tasks.jsonl"}']
+    words += ["--harness", "claude_code", "--harness-params", '{"version": "1.2.3"}']
+    (tmp_path / "tasks.jsonl").write_text('{"id": "t", "prompt": "a", "answer": "b"}')
+    options = {"npm_config_registry": registry.url, "AGENTCOMPASS_DATA_DIR": str(tmp_path / "data")}
+    program = Program(tmp_path)
+    done = program(*words, **options)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "data").rglob("claude")] == ["claude"]
+    asked = len(registry.paths())
+    assert program(*words, **options).returncode == 0
+    assert len(registry.paths()) == asked > 0
