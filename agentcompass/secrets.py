@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final, final
 from urllib.parse import quote, quote_plus
 
@@ -74,6 +75,8 @@ class Scrubber:
         self._values: set[str] = set()
         self._forms: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
+        self._byte_forms: tuple[bytes, ...] = ()
+        self._byte_pattern: re.Pattern[bytes] | None = None
 
     def register(self, *values: str | Secret | None) -> None:
         """Make values known; None, and values shorter than `MIN_LENGTH` characters, are ignored."""
@@ -85,6 +88,8 @@ class Scrubber:
         if longest_first:
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
             self._forms = tuple(longest_first)
+            self._byte_forms = tuple(sorted(map(_bytes, self._values), key=len, reverse=True))
+            self._byte_pattern = re.compile(b"|".join(map(re.escape, self._byte_forms)))
 
     def scrub(self, text: str) -> str:
         """Return `text` without any registered value."""
@@ -93,6 +98,43 @@ class Scrubber:
         if pattern is None or not any(form in text for form in self._forms):
             return text
         return pattern.sub(MASK, text)
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest form of a registered value."""
+        return max(map(len, self._byte_forms), default=0)
+
+    def holds_secret(self, data: bytes) -> bool:
+        """Whether there is a registered value in what a program wrote, taken as UTF-8."""
+        return any(form in data for form in self._byte_forms)
+
+    def scrub_bytes(self, data: bytes) -> bytes:
+        """The same as `scrub` for what a program wrote, taken as UTF-8."""
+        return b"".join(self.scrub_pieces([data])) if self.holds_secret(data) else data
+
+    def scrub_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The same for what comes in pieces, across which a value may be cut."""
+        pattern, held = self._byte_pattern, b""
+        if pattern is None:
+            yield from pieces
+            return
+        for piece in pieces:
+            held += piece
+            yield from (scrubbed := _scrubbed(pattern, held, len(held) - self.longest + 1))[:-1]
+            held = scrubbed[-1]
+        yield b"".join(_scrubbed(pattern, held, len(held)))
+
+
+def _scrubbed(pattern: re.Pattern[bytes], data: bytes, until: int) -> list[bytes]:
+    """Mask what begins before a place. The last part is what stands behind that, or behind what was masked last."""
+    parts, done = [], 0
+    for found in pattern.finditer(data):
+        if found.start() >= until:
+            break
+        parts += [data[done : found.start()], MASK.encode()]
+        done = found.end()
+    rest = max(done, until, 0)
+    return [*parts, data[done:rest], data[rest:]]
 
 
 def _encodings(value: str) -> set[str]:

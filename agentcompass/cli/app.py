@@ -34,7 +34,11 @@ _EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
 COMMANDS: Final = (
     ("run", "run:command", "Evaluate a model, in a harness, on a benchmark."),
     ("launch", "launch:command", "Run the evaluations of an orchestration file."),
-    ("prefetch", "prefetch:command", "Download what a run needs ahead of time: data, images, a harness's program."),
+    (
+        "prefetch",
+        "prefetch:command",
+        "Download what a run needs ahead of time: data, images, a harness's program.",
+    ),
     ("status", "status:command", "Show what a run or a launch in another process is doing now."),
     ("summary", "summary:command", "Show the scores of a run, or compare several."),
     ("regrade", "regrade:command", "Evaluate again what the agents of a run left."),

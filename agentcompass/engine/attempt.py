@@ -43,7 +43,7 @@ from agentcompass.engine.verdict import (
     with_causes,
 )
 from agentcompass.engine.workshop import Workshop
-from agentcompass.errors import InfraError, ModelError, describe, is_safe
+from agentcompass.errors import InfraError, ModelError, StoreError, describe, is_safe
 from agentcompass.plan.regrade import Earlier
 from agentcompass.progress.events import (
     ModelRetried,
@@ -84,7 +84,7 @@ class Execution:
         self._evaluation: Evaluation | None = None
         self._usage = Usage()
         """Of an earlier run's agent."""
-        self._files = KeptFiles(shop.store.paths, job, shop.limits.file_threads)
+        self._files = KeptFiles(shop.store, job, shop.limits.file_threads)
         self._used: dict[str, Mapping[str, JSON]] = {}
         self._trajectory = shop.store.trajectory(job.task.id, job.attempt, job.execution)
         self._agent_is_done = False
@@ -206,11 +206,18 @@ class Execution:
         finally:
             self._agent_is_done = True
             model.revoke()
+            await self._scrub_agent_folder()
         if account.is_spent:
             self._outcome = AgentOutcome(stopped_by="budget")
         await self._still_wanted()
         if harness.needs_model and model.replies == 0 and self._outcome.stopped_by != "context":
             raise no_answer(model, self._outcome)
+
+    async def _scrub_agent_folder(self) -> None:
+        try:
+            await self._files.scrub_agent_folder()
+        except StoreError as error:
+            self.shop.warn(f"task {self.job.task.id}: secrets may be left: {error}")
 
     async def _run_agent(
         self, task_input: TaskInput, session: Session | None, model: AttemptModel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, final
@@ -11,10 +12,15 @@ import trio
 from agentcompass.components.base import AgentOutcome, MiB, Session
 from agentcompass.engine.jobs import Job
 from agentcompass.plan.regrade import Earlier, copy_artifact
-from agentcompass.store.layout import RunPaths, safe_name
+from agentcompass.store.evidence import scrub_folder
+from agentcompass.store.files import explained
+from agentcompass.store.layout import safe_name
+from agentcompass.store.run import RunStore
 
 ARTIFACT_BYTES: Final = 256 * MiB
 """What one attempt may hand from the agent's sandbox to the evaluator's."""
+SCRUB_SECONDS: Final = 10.0
+"""For removing secrets from what an agent has kept; then that goes on in its thread."""
 
 
 @final
@@ -22,13 +28,15 @@ class KeptFiles:
     """Files of one execution, below the directory of its attempt.
 
     Args:
-        paths: Of the run.
+        store: Of the run.
         job: Which execution.
         threads: For what blocks.
     """
 
-    def __init__(self, paths: RunPaths, job: Job, threads: trio.CapacityLimiter) -> None:
-        self._paths, self._job, self._threads = paths, job, threads
+    def __init__(self, store: RunStore, job: Job, threads: trio.CapacityLimiter) -> None:
+        self._paths, self._scrubber = store.paths, store.scrubber
+        self._job, self._threads = job, threads
+        self._has_agent_folder = False
         self._artifacts: dict[str, Path] = {}
 
     async def collect(self, session: Session, artifacts: Sequence[str]) -> None:
@@ -63,7 +71,7 @@ class KeptFiles:
         def write() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             for name, content in files.items():
-                (folder / safe_name(name)).write_bytes(content)
+                (folder / safe_name(name)).write_bytes(self._scrubber.scrub_bytes(content))
 
         await trio.to_thread.run_sync(write, limiter=self._threads)
 
@@ -71,7 +79,24 @@ class KeptFiles:
         """Make and return the directory for what the agent wants to be kept."""
         folder = self._folder("agent")
         folder.mkdir(parents=True, exist_ok=True)
+        self._has_agent_folder = True
         return folder
+
+    async def scrub_agent_folder(self) -> None:
+        """Remove secrets from what the agent wants to be kept, now that it writes no more; also when this is cancelled.
+
+        Raises:
+            StoreError: They could not be removed.
+        """
+        if not self._has_agent_folder:
+            return
+        folder = self._folder("agent")
+        scrub = functools.partial(scrub_folder, folder, self._scrubber)
+        with (
+            trio.move_on_after(SCRUB_SECONDS, shield=True),
+            explained("remove secrets from", folder),
+        ):
+            await trio.to_thread.run_sync(scrub, abandon_on_cancel=True, limiter=self._threads)
 
     def artifacts(self) -> dict[str, str]:
         """Return by path in the sandbox where the artifacts are, relative to the run directory."""

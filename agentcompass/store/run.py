@@ -46,7 +46,7 @@ class RunStore:
     def __init__(self, writer: Writer, paths: RunPaths, scrubber: Scrubber, lock: RunLock) -> None:
         self.paths = paths
         self._writer = writer
-        self._scrub = scrubber.scrub
+        self.scrubber, self._scrub = scrubber, scrubber.scrub
         self._lock = lock
         self._journal = Journal(paths.journal_file)
         self._events = EventLog(paths.events_file)

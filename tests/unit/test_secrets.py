@@ -75,3 +75,22 @@ def test_a_secret_shows_in_no_way():
     assert Secret("the-value").written == MASK
     with pytest.raises(TypeError, match="never pickled"):
         pickle.dumps(secret)
+
+
+# --- bytes
+
+
+@pytest.mark.parametrize("size", range(1, 40))
+def test_a_value_that_is_cut_across_pieces_is_found(size):
+    known = scrubber(VALUE, "sk-plain-0123456789")
+    text = f"{VALUE}, sk-plain-0123456789 and {json.dumps(VALUE)}, {quote(VALUE)}".encode() * 2
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    scrubbed = b"".join(known.scrub_pieces(pieces))
+    assert scrubbed == known.scrub_bytes(text)
+    assert scrubbed.decode() == known.scrub(text.decode())
+
+
+def test_bytes_without_a_value_are_left_as_they_are():
+    data = bytes(range(256)) * 3
+    assert b"".join(scrubber(VALUE).scrub_pieces([data[:300], data[300:], b""])) == data
+    assert b"".join(scrubber().scrub_pieces([data])) == scrubber().scrub_bytes(data) == data
