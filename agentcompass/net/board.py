@@ -1,8 +1,9 @@
 """The board on which the users of an endpoint on this machine tell each other how they stand: one small file each.
 
 There is no process in the middle and no file that two write. A file is locked for as long as its writer lives, so the
-system itself tells who has died, however it died; whoever sees the file of a dead one removes it. The names of files
-have a hash of the endpoint and its key, and nothing else of them is written down.
+system itself tells who has died, however it died. Whoever sees the file of a dead one removes it, once nothing counts any
+more of what that has used. The names of files have a hash of the endpoint and its key, and nothing else of them is written
+down.
 
 All functions here may take as long as the file system does: they belong into a worker thread.
 """
@@ -24,6 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, final
 
+import attrs
+
 from agentcompass.data import frozen
 from agentcompass.net.shares import Company, Standing
 
@@ -34,6 +37,8 @@ _SILENT_SECONDS: Final = 10.0
 """Who has said nothing for so long is stopped or stuck, and is left no share until it speaks again."""
 _NAME: Final = re.compile(r"\.?[0-9a-f]{32}\.[0-9a-f]{16}")
 _MAX_SWEPT: Final = 1000
+_REMEMBERED_SECONDS: Final = 3600.0
+"""What somebody who has gone had used is forgotten after this, whatever the file says."""
 _ABANDONED_SECONDS: Final = 60.0
 """Age at which a file that was never finished is removed."""
 
@@ -95,6 +100,7 @@ class Seen:
     name: str
     beat: float
     standing: Standing
+    has_gone: bool = False
 
 
 @final
@@ -143,20 +149,32 @@ class Membership:
         self._last = {each.name: each for each in seen}
         now = self._clock()
         heard = sorted(
-            (each for each in seen if now - each.beat < _SILENT_SECONDS), key=lambda each: each.name
+            (each for each in seen if not each.has_gone and now - each.beat < _SILENT_SECONDS),
+            key=lambda each: each.name,
         )
         return Company(
             others=tuple(each.standing for each in heard),
             rank=sum(each.name < self._name for each in heard),
+            gone=tuple(each.standing for each in seen if each.has_gone),
         )
 
-    def leave(self) -> None:
-        """Remove the file; what cannot be removed is seen to be dead by the others. May be called again."""
-        if self._descriptor >= 0:
-            with contextlib.suppress(OSError):
-                (self._path or self._directory / f".{self._name}").unlink()
-            os.close(self._descriptor)
-            self._descriptor = -1
+    def leave(self, last: Standing | None = None) -> None:
+        """Remove the file, or leave it to be removed by others when it counts no more. May be called again.
+
+        Args:
+            last: How this user stands now.
+        """
+        if self._descriptor < 0:
+            return
+        with contextlib.suppress(OSError):
+            if self._path is None:
+                (self._directory / f".{self._name}").unlink()
+            elif last is None or last.settled_at <= self._clock():
+                self._path.unlink()
+            else:
+                self._write(last)
+        os.close(self._descriptor)
+        self._descriptor = -1
 
     def _write(self, own: Standing) -> None:
         data = json.dumps({"beat": self._clock(), **own.to_json()}).encode()
@@ -195,18 +213,28 @@ class Membership:
                 else:
                     yield self._read(entry.name)
 
+    def _counts(self, seen: Seen) -> bool:
+        """Whether something of what one has used who has gone still counts."""
+        seconds = (
+            self._clock() - seen.beat
+        )  # less than 0: since then this machine has been started anew
+        return 0 <= seconds < _REMEMBERED_SECONDS and seen.standing.settled_at > self._clock()
+
     def _read(self, name: str) -> Seen | None:
-        """What one file says; None if its writer has died or never said anything that can be read."""
+        """What one file says; None if that counts no more, or was never anything that can be read."""
         path = self._directory / name
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return None  # just removed
         try:
-            if _is_dead(descriptor):
-                path.unlink(missing_ok=True)
-                return None
-            return _parsed(name, os.pread(descriptor, _MAX_BYTES, 0)) or self._last.get(name)
+            seen = _parsed(name, os.pread(descriptor, _MAX_BYTES, 0)) or self._last.get(name)
+            if not _is_dead(descriptor):
+                return seen
+            if seen is not None and self._counts(seen):
+                return attrs.evolve(seen, has_gone=True)
+            path.unlink(missing_ok=True)
+            return None
         finally:
             os.close(descriptor)
 

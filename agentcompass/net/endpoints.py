@@ -31,6 +31,8 @@ _BUSY_SECONDS: Final = 0.25
 """The same in company."""
 _URGENT_SECONDS: Final = 0.1
 """The same when something happened that others should know."""
+_UNSEEN_SECONDS: Final = _IDLE_SECONDS + 0.25
+"""What is used within so long of a look is not on the board if the process is killed."""
 _HUNG_SECONDS: Final = 5.0
 """After so long the board's file system counts as hung."""
 _LEAVE_SECONDS: Final = 1.0
@@ -138,10 +140,11 @@ class Endpoints:
             await trio.sleep_forever()
         finally:
             self._is_running = False
+            told = [(each, each.limiter.standing().on_clock(-_ahead())) for each in self._shared]
             # behind whatever thread still looks: it must not find its file closed
             with trio.move_on_after(_LEAVE_SECONDS, shield=True):
                 await trio.to_thread.run_sync(
-                    _leave, self._shared, abandon_on_cancel=True, limiter=self._threads
+                    _leave, told, abandon_on_cancel=True, limiter=self._threads
                 )
 
     def _ring(self) -> None:
@@ -158,7 +161,10 @@ class Endpoints:
         self._bell = trio.Event()
 
     async def _exchange(self) -> None:
-        told = [(each, each.limiter.standing().on_clock(-_ahead())) for each in self._shared]
+        told = [
+            (each, each.limiter.standing(_UNSEEN_SECONDS).on_clock(-_ahead()))
+            for each in self._shared
+        ]
         heard = [Company()] * len(told)
         try:
             with trio.fail_after(_HUNG_SECONDS):
@@ -190,15 +196,15 @@ class Endpoints:
                 each.membership = each.membership or Membership(self._board(), each.topic)
                 heard.append(each.membership.exchange(standing))
             else:
-                _leave([each])
+                _leave([(each, standing)])
                 heard.append(Company())
         return heard
 
 
-def _leave(shared: Sequence[_Shared]) -> None:
-    for each in shared:
+def _leave(told: _Told) -> None:
+    for each, standing in told:
         if each.membership is not None:
-            each.membership.leave()
+            each.membership.leave(standing)
             each.membership = None
 
 

@@ -135,7 +135,10 @@ class EndpointLimiter:
         """Hold to further limits, beside those there are."""
         if (both := self.limits.both(limits)) != self.limits:
             self.limits = both
+            now, used = trio.current_time(), self._rates
             self._rates = Rates(both.rpm, both.tpm)
+            for times in (used.settled_at(now, 0.0), self._company.settled_at):
+                self._rates.settle_at(times, now)
             self._divide()
             self._settle()
 
@@ -143,10 +146,16 @@ class EndpointLimiter:
         """Let nobody in until `heed` is called: it is not known yet what others do."""
         self._is_held = True
 
-    def standing(self) -> Standing:
-        """Return how this user stands, for the others. Times are trio's."""
+    def standing(self, unseen_seconds: float = 0.0) -> Standing:
+        """Return how this user stands, for the others. Times are trio's.
+
+        Args:
+            unseen_seconds: How long nothing may be heard of this user.
+        """
         waits_for = self._binds if self._line else None
-        requests, tokens = self._rates.wanted(trio.current_time(), waits_for)
+        now = trio.current_time()
+        requests, tokens = self._rates.wanted(now, waits_for)
+        requests_settled_at, tokens_settled_at = self._rates.settled_at(now, unseen_seconds)
         return Standing(
             cap=self.limits.cap,
             in_use=self.in_use,
@@ -156,12 +165,16 @@ class EndpointLimiter:
             resume_at=self._pauses.resume_at,
             wants_requests=requests,
             wants_tokens=tokens,
+            requests_settled_at=requests_settled_at,
+            tokens_settled_at=tokens_settled_at,
         )
 
     def heed(self, company: Company) -> None:
         """Take into account how the others stand now; their times are trio's."""
         if company.taken > self._company.taken:
             self._pauses.succeeded()
+        if self._is_held:  # those who go later had their share beside this one's
+            self._rates.settle_at(company.settled_at, trio.current_time())
         self._company, self._is_held = company, False
         self._window.learn(other.findings for other in company.others)
         self._divide()

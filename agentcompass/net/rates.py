@@ -34,6 +34,7 @@ class RateBucket:
         self.per_minute = per_minute
         self._share = per_minute
         self._level = self._capacity
+        self._is_used = False
         self._at = self._recent_at = -math.inf
         self._recent = 0.0
 
@@ -47,7 +48,23 @@ class RateBucket:
         """Take an amount, or give it back if negative; what is not there yet is owed."""
         self._fill(now)
         self._level = min(self._capacity, self._level - amount)
+        self._is_used = True
         self._note(amount, now)
+
+    def settled_at(self, now: float, unseen_seconds: float) -> float:
+        """Return when it will be full again, if by then all is taken that can be within so many seconds from now."""
+        if not self._is_used:
+            return -math.inf
+        self._fill(now)
+        level = self._level
+        if unseen_seconds:
+            level = min(0.0, level + unseen_seconds * self._per_second)
+        return now + unseen_seconds + (self._capacity - level) / self._per_second
+
+    def settle_at(self, time: float, now: float) -> None:
+        """Let it not be full before a time: others have taken from it."""
+        self._fill(now)
+        self._level = min(self._level, self._capacity - (time - now) * self._per_second)
 
     def wanted(self, now: float, *, is_waited_for: bool) -> float:
         """Return the units per minute that its user could do with; infinite while somebody waits for them."""
@@ -122,6 +139,21 @@ class Rates:
             requests.wanted(now, is_waited_for=waits_for == "rpm") if requests else 0.0,
             tokens.wanted(now, is_waited_for=waits_for == "tpm") if tokens else 0.0,
         )
+
+    def settled_at(self, now: float, unseen_seconds: float) -> tuple[float, float]:
+        """Return when no request and no token counts any more; see `RateBucket.settled_at`."""
+        requests, tokens = self._requests, self._tokens
+        return (
+            requests.settled_at(now, unseen_seconds) if requests else -math.inf,
+            tokens.settled_at(now, unseen_seconds) if tokens else -math.inf,
+        )
+
+    def settle_at(self, times: tuple[float, float], now: float) -> None:
+        """Heed what others have used; `times` as `settled_at` gives them."""
+        if self._requests:
+            self._requests.settle_at(times[0], now)
+        if self._tokens:
+            self._tokens.settle_at(times[1], now)
 
     def share(self, wants: Sequence[tuple[float, float]], now: float) -> None:
         """Leave the others their part; `wants` as `wanted` gives them, one's own first."""

@@ -16,6 +16,7 @@ from agentcompass.net.window import Findings
 
 _COUNTS: Final = ("cap", "in_use", "waiting", "taken", "cuts", "grown")
 _MOST: Final = 2**53
+_TIMES: Final = ("resume_at", "requests_settled_at", "tokens_settled_at")
 _INFINITE: Final = ("base", "ceiling", "wants_requests", "wants_tokens")
 """Fields that may be infinite, which JSON has no word for."""
 
@@ -40,6 +41,10 @@ class Standing:
     """Requests per minute that it could do with; infinite while it has to wait for them."""
     wants_tokens: float = 0.0
     """Tokens per minute, likewise."""
+    requests_settled_at: float = -math.inf
+    """When what it may have used of the requests per minute does not count any more, if nothing more is heard of it."""
+    tokens_settled_at: float = -math.inf
+    """The same for the tokens per minute."""
 
     @property
     def wanted(self) -> int:
@@ -48,7 +53,13 @@ class Standing:
 
     def on_clock(self, ahead_seconds: float) -> Standing:
         """Return the same with its times on another clock, which is so much ahead."""
-        return attrs.evolve(self, resume_at=self.resume_at + ahead_seconds)
+        times = {name: getattr(self, name) + ahead_seconds for name in _TIMES}
+        return attrs.evolve(self, **times)
+
+    @property
+    def settled_at(self) -> float:
+        """When it can be forgotten, if it has gone."""
+        return max(self.requests_settled_at, self.tokens_settled_at)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -93,6 +104,8 @@ class Company:
     others: tuple[Standing, ...] = ()
     rank: int = 0
     """Where among them the one who looks belongs: everybody has to divide in the same order."""
+    gone: tuple[Standing, ...] = ()
+    """Those who use it no more, as they stood last, as long as what they have used counts."""
 
     def share(self, size: int, wanted: int) -> int:
         """Return the places of a window that belong to the one who looks, >= 1, given how many that one wants."""
@@ -104,8 +117,11 @@ class Company:
 
     def on_clock(self, ahead_seconds: float) -> Company:
         """Return the same with all times on another clock, which is so much ahead."""
-        others = tuple(other.on_clock(ahead_seconds) for other in self.others)
-        return attrs.evolve(self, others=others)
+        others, gone = (
+            tuple(each.on_clock(ahead_seconds) for each in all_of)
+            for all_of in (self.others, self.gone)
+        )
+        return attrs.evolve(self, others=others, gone=gone)
 
     @property
     def cap(self) -> int:
@@ -126,6 +142,14 @@ class Company:
     def resume_at(self) -> float:
         """When the last of their pauses ends."""
         return max((other.resume_at for other in self.others), default=-math.inf)
+
+    @property
+    def settled_at(self) -> tuple[float, float]:
+        """When nothing counts any more of the requests and of the tokens that those have used who have gone."""
+        return (
+            max((each.requests_settled_at for each in self.gone), default=-math.inf),
+            max((each.tokens_settled_at for each in self.gone), default=-math.inf),
+        )
 
 
 def fair_shares(total: float, wants: Sequence[float]) -> list[float]:

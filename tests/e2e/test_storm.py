@@ -1,5 +1,6 @@
 """A storm of 429s and broken connections: it costs time, and no attempt. The long form is in `campaign_storm.py`."""
 
+import itertools
 import json
 import time
 
@@ -86,3 +87,25 @@ def test_an_agents_time_does_not_run_while_its_calls_wait_their_turn(program):
     records = map(json.loads, journal.read_text().splitlines())
     waits = [record["phase_seconds"].get("wait", 0) for record in records]
     assert max(waits) > 1
+
+
+def test_runs_that_follow_each_other_keep_to_what_is_allowed_however_they_end(program):
+    write_tasks(program.folder, 3)
+    environ = {"XDG_RUNTIME_DIR": str(program.folder)}
+    sent = []
+
+    def note(seen):
+        sent.append(time.monotonic())
+        return solve(seen)
+
+    with FakeEndpoint(note) as endpoint:
+        asked = arguments(endpoint.base_url, rpm=40)
+        killed = program.start(*asked, "--results-dir", "killed", environ=environ)
+        endpoint.wait_for_requests(2, timeout_seconds=60)
+        killed.kill()
+        killed.communicate()
+        for name in ("first", "second"):
+            done = program(*asked, "--results-dir", name, **environ)
+            assert done.returncode == 0, done.stderr
+    gaps = [after - before for before, after in itertools.pairwise(sent)]
+    assert min(gaps) > 1.4  # one each 1.5 s

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from agentcompass.net.board import BoardError, Membership, board_dir, endpoint_hash
-from agentcompass.net.shares import Standing
+from agentcompass.net.shares import Company, Standing
 from support.mounts import small_disk
 
 TOPIC = endpoint_hash("https://api.example.com", "sk-secret")
@@ -116,6 +116,35 @@ def test_whoever_leaves_is_not_seen_any_more(tmp_path):
     one.leave()
     one.leave()
     assert other.exchange(OWN).others == ()
+    other.leave()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_somebody_has_used_who_left_counts_until_it_is_settled(tmp_path):
+    now = 100.0
+    one = Membership(tmp_path, TOPIC, clock=lambda: now)
+    one.exchange(OWN)
+    used = Standing(cap=64, requests_settled_at=now + 30, tokens_settled_at=now + 50)
+    one.leave(used)
+    other = Membership(tmp_path, TOPIC, clock=lambda: now)
+    for _ in range(2):
+        company = other.exchange(OWN)
+        assert (company.others, company.settled_at) == ((), (now + 30, now + 50))
+    now += 51
+    assert other.exchange(OWN) == Company()
+    other.leave(used)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seconds", [-200.0, 4000.0], ids=["a new start", "too long ago"])
+def test_what_a_file_says_from_another_time_counts_for_nothing(tmp_path, seconds):
+    now = 300.0
+    one = Membership(tmp_path, TOPIC, clock=lambda: now)
+    one.exchange(OWN)
+    one.leave(Standing(cap=64, requests_settled_at=now + 1e9))
+    now += seconds
+    other = Membership(tmp_path, TOPIC, clock=lambda: now)
+    assert other.exchange(OWN).gone == ()
     other.leave()
     assert list(tmp_path.iterdir()) == []
 

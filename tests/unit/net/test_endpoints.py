@@ -1,6 +1,7 @@
 """The limiters of one run, kept in step with other runs on this machine."""
 
 import contextlib
+import itertools
 import logging
 import math
 import threading
@@ -219,6 +220,18 @@ async def test_several_runs_together_send_no_more_than_one_may(tmp_path):
     made = [now - then for now, then in zip(counts, before, strict=True)]
     assert sum(made) <= 10 * seconds + 4
     assert math.isclose(max(made), min(made), abs_tol=4)
+
+
+async def test_runs_one_after_the_other_send_no_more_than_one_may(tmp_path):
+    sent = []
+    for _ in range(3):
+        async with running(lambda: tmp_path) as (limiter,):
+            limiter.narrow(Limits(cap=64, rpm=120))
+            for _ in range(2):
+                async with limiter.place():
+                    sent.append(trio.current_time())
+    gaps = [after - before for before, after in itertools.pairwise(sent)]
+    assert min(gaps) > 0.49  # one each half second
 
 
 async def test_limiters_that_were_made_before_wait_for_word_of_the_others_too(tmp_path):

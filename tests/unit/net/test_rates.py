@@ -90,3 +90,22 @@ def test_it_says_which_rate_is_waited_for():
     assert rates.opening(100, 0.0) == (pytest.approx(1), "rpm")
     rates.take(0.0, tokens=10_000)
     assert rates.opening(1, 1.0)[1] == "tpm"
+
+
+@pytest.mark.parametrize("per_minute", [1, 30, 600, 60_000])
+@pytest.mark.parametrize("taken", [1, 7, 1000])
+def test_a_new_bucket_goes_on_where_another_stopped(per_minute, taken):
+    old, new = RateBucket(per_minute), RateBucket(per_minute)
+    old.take(taken, 0.0)
+    new.settle_at(old.settled_at(0.5, 0.0), 2.0)
+    assert new.ready_at(1, 2.0) == pytest.approx(old.ready_at(1, 2.0))
+
+
+def test_what_nobody_has_seen_counts_as_used_up():
+    bucket = RateBucket(60)
+    assert bucket.settled_at(0.0, 5.0) == -math.inf  # nobody uses it
+    bucket.take(1, 0.0)
+    assert bucket.settled_at(100.0, 0.0) == 100.0
+    assert bucket.settled_at(100.0, 5.0) == pytest.approx(106)
+    bucket.take(10, 100.0)  # 9 are owed
+    assert bucket.settled_at(100.0, 5.0) == pytest.approx(110)
