@@ -19,10 +19,10 @@ from agentcompass.components.harnesses.installed.published import (
 )
 from agentcompass.components.harnesses.installed.supply import Supply
 from agentcompass.errors import PreflightError, SandboxError
+from support.commandline import Program
 from support.docker import busybox_image
 from support.docker_sandboxes import docker_sandbox
 from support.host import sandbox
-from support.commandline import Program
 from support.npm import Registry, packed
 
 TOOL = b"#!/bin/sh\necho used $0\n"
