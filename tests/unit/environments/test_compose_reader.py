@@ -281,6 +281,7 @@ def test_directories_of_logs_stay_with_the_sandbox_and_only_shared_ones_are_volu
         ("${NONE:-${A}-${NONE:-z}}}", "1-z}"),
         ("${A:?no} ${A?no}", "1 1"),
         ("no dollar", "no dollar"),
+        ("a${NONE}b$NONE", "ab"),
     ],
 )
 def test_variables_are_replaced(text, value):
@@ -290,7 +291,6 @@ def test_variables_are_replaced(text, value):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("$NONE", "NONE has no value"),
         ("${NONE:?give it}", "NONE has no value: give it"),
         ("${EMPTY:?give it}", "EMPTY has no value: give it"),
         ("${A", "no closing brace"),
@@ -313,6 +313,16 @@ def test_values_come_from_the_task_then_from_a_file_and_never_from_this_process(
         resources=Resources(memory_mb=7),
     )
     assert side(project, "s").env == {"A": "task", "B": "file", "M": "7M", "A2": "task"}
+
+
+def test_a_variable_without_a_value_stands_for_nothing_and_is_noted(read):
+    (read.folder / ".env").write_text("A=$GONE\n")
+    project = read("services: {s: {image: s, environment: ['B=x$A', 'C=${NEW}', 'D=${NEW:-d}']}}")
+    assert side(project, "s").env == {"B": "x", "C": "", "D": "d"}
+    assert project.notes == (
+        "the variable GONE of a Compose file has no value: it stands for nothing",
+        "the variable NEW of a Compose file has no value: it stands for nothing",
+    )
 
 
 def test_a_file_of_variables_has_quotes_comments_and_references():
@@ -365,7 +375,10 @@ def test_a_file_of_variables_has_quotes_comments_and_references():
         ("{image: x, restart: sometimes}", "must be one of no, always"),
         ("{image: x, deploy: {replicas: 2}}", "a service is one container"),
         ("{image: x, env_file: none.env}", "'none.env' cannot be read: No such file"),
-        ("{image: '${WHICH}'}", "services.s.image: the variable WHICH has no value"),
+        (
+            "{image: '${WHICH:?say it}'}",
+            "services.s.image: the variable WHICH has no value: say it",
+        ),
         ("{image: x, command: 'a \"b'}", "is no command: No closing quotation"),
     ],
 )

@@ -98,6 +98,14 @@ def _names(value: object) -> list[str] | None:
     return list(value)
 
 
+def _as_shells_read(script: str) -> str:
+    """A script whose every line ends as on Windows, as a shell needs it; patches inside of others are left as they are."""
+    lines = script.split("\n")
+    if not all(line.endswith("\r") for line in lines if line):
+        return script
+    return "\n".join(line.removesuffix("\r") for line in lines)
+
+
 def _assets(value: object) -> Iterable[object]:
     if isinstance(value, str):
         try:
@@ -114,6 +122,7 @@ def _task(row: Mapping[str, Any]) -> Task:
         "repo": row["repo"],
         "version": str(row.get("version") or ""),
         **{key: row[key] for key in _OFFICIAL_TEXTS},
+        "eval_script": _as_shells_read(row["eval_script"]),
         **{key: _names(row[key]) for key in _LISTS},
     }
     instance = Instance(

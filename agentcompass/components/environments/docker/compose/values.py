@@ -75,10 +75,17 @@ class Reading:
         if not isinstance(node.data, str) or "$" not in node.data:
             return node
         try:
-            return attrs.evolve(node, data=interpolated(node.data, self.variables), text=None)
+            text = interpolated(node.data, self.variables, self.tell_unset)
         except ValueError as error:
             self.refuse(node, str(error))
-            return attrs.evolve(node, data="", text=None)
+            text = ""
+        return attrs.evolve(node, data=text, text=None)
+
+    def tell_unset(self, name: str) -> None:
+        """Note that a variable has no value."""
+        self.notes.append(
+            f"the variable {name} of a Compose file has no value: it stands for nothing"
+        )
 
     # --- single values
 
@@ -221,4 +228,4 @@ class Reading:
         def problem(line: int, sentence: str) -> None:
             self.problems.add(f"{path}:{line}", "", sentence)
 
-        return dotenv(data.decode(errors="replace"), self.variables, problem)
+        return dotenv(data.decode(errors="replace"), self.variables, problem, self.tell_unset)

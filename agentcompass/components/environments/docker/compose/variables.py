@@ -58,11 +58,18 @@ def standard(plan: SandboxPlan, directory: Path) -> Mapping[str, str]:
     }
 
 
-def interpolated(text: str, variables: Mapping[str, str]) -> str:
+def interpolated(
+    text: str, variables: Mapping[str, str], tell_unset: Callable[[str], None] = lambda _name: None
+) -> str:
     """Return a text with its variables replaced.
 
+    Args:
+        text: What is written.
+        variables: By name.
+        tell_unset: Told the name of one that has no value, and stands for nothing, as in Compose.
+
     Raises:
-        ValueError: One has no value, or what begins with a dollar sign is no variable.
+        ValueError: One must have a value and has none, or what begins with a dollar sign is no variable.
     """
     pieces, at = [], 0
     while (dollar := text.find("$", at)) >= 0:
@@ -73,9 +80,9 @@ def interpolated(text: str, variables: Mapping[str, str]) -> str:
             at = dollar + 2
         elif following == "{":
             at = _closing(text, dollar)
-            pieces.append(_expression(text[dollar + 2 : at - 1], variables))
+            pieces.append(_expression(text[dollar + 2 : at - 1], variables, tell_unset))
         elif name := _NAME.match(text, dollar + 1):
-            pieces.append(_value(name[0], variables))
+            pieces.append(_value(name[0], variables, tell_unset))
             at = name.end()
         else:
             raise ValueError(
@@ -97,38 +104,38 @@ def _closing(text: str, start: int) -> int:
     raise ValueError(f"{text[start : start + 40]!r} has no closing brace")
 
 
-def _expression(words: str, variables: Mapping[str, str]) -> str:
+def _expression(words: str, variables: Mapping[str, str], tell_unset: Callable[[str], None]) -> str:
     name = _NAME.match(words)
     if name is None:
         raise ValueError(f"'${{{words}}}' is no variable; `$$` is a dollar sign")
     rest = words[name.end() :]
     if not rest:
-        return _value(name[0], variables)
+        return _value(name[0], variables, tell_unset)
     operator = _OPERATOR.match(rest)
     if operator is None:
         raise ValueError(f"'${{{words}}}' is no variable; `$$` is a dollar sign")
     value, other = variables.get(name[0]), rest[operator.end() :]
     has_value = bool(value) if operator[0].startswith(":") else value is not None
     if operator[0].endswith("+"):
-        return interpolated(other, variables) if has_value else ""
+        return interpolated(other, variables, tell_unset) if has_value else ""
     if has_value:
         return str(value)
     if operator[0].endswith("?"):
         raise ValueError(f"the variable {name[0]} has no value: {interpolated(other, variables)}")
-    return interpolated(other, variables)
+    return interpolated(other, variables, tell_unset)
 
 
-def _value(name: str, variables: Mapping[str, str]) -> str:
+def _value(name: str, variables: Mapping[str, str], tell_unset: Callable[[str], None]) -> str:
     if name not in variables:
-        raise ValueError(
-            f"the variable {name} has no value: the task or a `.env` beside the file gives it one, "
-            f"or ${{{name}:-default}} a default"
-        )
-    return variables[name]
+        tell_unset(name)
+    return variables.get(name, "")
 
 
 def dotenv(
-    text: str, variables: Mapping[str, str], problem: Callable[[int, str], None]
+    text: str,
+    variables: Mapping[str, str],
+    problem: Callable[[int, str], None],
+    tell_unset: Callable[[str], None] = lambda _name: None,
 ) -> dict[str, str]:
     """Return what a file of `NAME=value` lines says, in its order; a name without a value says nothing.
 
@@ -136,6 +143,7 @@ def dotenv(
         text: Of the file.
         variables: Which its values may use, beside those above them.
         problem: Told the number of a line that cannot be used, and why.
+        tell_unset: As of `interpolated`.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -145,15 +153,16 @@ def dotenv(
                 problem(number, "is not NAME=value")
             continue
         try:
-            found[said[1]] = _unquoted(said[2].strip(), {**variables, **found})
+            found[said[1]] = _unquoted(said[2].strip(), {**variables, **found}, tell_unset)
         except ValueError as error:
             problem(number, str(error))
     return found
 
 
-def _unquoted(value: str, variables: Mapping[str, str]) -> str:
+def _unquoted(value: str, variables: Mapping[str, str], tell_unset: Callable[[str], None]) -> str:
     if not value.startswith(("'", '"')):
-        return interpolated(re.split(r"\s#", value, maxsplit=1)[0].rstrip(), variables)
+        plain = re.split(r"\s#", value, maxsplit=1)[0].rstrip()
+        return interpolated(plain, variables, tell_unset)
     quoted = _QUOTED.match(value)
     if quoted is None:
         raise ValueError("has a quote that is not closed")
@@ -161,4 +170,4 @@ def _unquoted(value: str, variables: Mapping[str, str]) -> str:
         return quoted[1]
     plain = quoted[2].replace("\\$", "$$")
     plain = re.sub(r"\\(.)", lambda escaped: _ESCAPES.get(escaped[1], escaped[1]), plain)
-    return interpolated(plain, variables)
+    return interpolated(plain, variables, tell_unset)

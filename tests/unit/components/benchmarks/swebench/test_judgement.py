@@ -56,6 +56,11 @@ async def test_a_right_patch_is_resolved_and_its_log_is_kept():
     assert json.loads(evaluation.files["report.json"])["resolved"] is True
 
 
+async def test_a_script_with_the_line_ends_of_windows_is_run_as_it_is_meant():
+    written = trivial_row()["eval_script"].replace("\n", "\r\n")
+    assert (await judge(TRIVIAL_PATCH, eval_script=written)).metrics["resolved"] == 1.0
+
+
 async def test_a_wrong_patch_is_applied_and_not_resolved():
     evaluation = await judge(TRIVIAL_PATCH.replace("a + b", "a * b"))
     assert evaluation.metrics == {
