@@ -17,6 +17,7 @@ from agentcompass.components.base import (
     DEFAULT_MAX_OUTPUT,
     Environment,
     ExecResult,
+    Inlet,
     Process,
     SandboxPlan,
     Session,
@@ -97,6 +98,10 @@ class FaultySandboxes(Environment[FaultySandboxesParams]):
     async def preflight(self) -> None:
         """Check the real environment."""
         await self._real.preflight()
+
+    async def check_listening(self) -> None:
+        """Check that programs of the real environment can be given a way to this process."""
+        await self._real.check_listening()
 
     @asynccontextmanager
     async def open(self, plan: SandboxPlan, lease: Lease) -> AsyncIterator[Session]:
@@ -199,6 +204,10 @@ class FaultySession(Session):
     ) -> AbstractAsyncContextManager[Process]:
         """Start an interactive program."""
         return self._real.process(argv, tty=tty, cwd=cwd, env=env)
+
+    def listen(self) -> AbstractAsyncContextManager[Inlet]:
+        """Accept connections from programs in the sandbox."""
+        return self._real.listen()
 
     async def read_bytes(self, path: str, *, max_bytes: int | None = None) -> bytes:
         """Read a file."""

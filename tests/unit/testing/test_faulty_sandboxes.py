@@ -1,13 +1,17 @@
 """Sandboxes that break, through whole runs: every fault is an infrastructure failure by its name, and nothing is left."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 import agentcompass
 from agentcompass import ConfigurationError, EvaluationFailedError
-from agentcompass.testing.sandboxes import FAULTS
+from agentcompass.components.base import SandboxPlan
+from agentcompass.testing.sandboxes import FAULTS, FaultySandboxes, FaultySandboxesParams
+from support.host import lease
 
 
 @pytest.fixture
@@ -92,3 +96,16 @@ def test_an_unknown_fault_is_refused_by_name(place):
 def test_shares_of_more_than_everything_are_refused(place):
     with pytest.raises(ConfigurationError, match="no more than 1"):
         evaluate(place, {"open_fails": 0.6, "close_fails": 0.6})
+
+
+async def test_programs_reach_what_is_served_to_them(tmp_path):
+    environment = FaultySandboxes(FaultySandboxesParams(root=str(tmp_path)))
+    await environment.check_listening()
+    async with (
+        environment.open(SandboxPlan(), lease(environment)) as session,
+        session.listen() as inlet,
+    ):
+        asked = f"import socket; socket.create_connection(('{inlet.host}', {inlet.port}))"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.exec, [sys.executable, "-c", asked])
+            await trio.aclose_forcefully(await inlet.listener.accept())
