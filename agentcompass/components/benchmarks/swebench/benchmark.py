@@ -22,8 +22,8 @@ from agentcompass.components.base import (
     Where,
 )
 from agentcompass.components.benchmarks.selection import SELECTION, SelectionParams, select
-from agentcompass.components.benchmarks.swebench import data, judgement, repository
-from agentcompass.components.benchmarks.swebench.instances import Instance, tasks_of
+from agentcompass.components.benchmarks.swebench import data, judgement, official, repository
+from agentcompass.components.benchmarks.swebench.instances import Instance, check_parsers, tasks_of
 from agentcompass.components.messages import Message
 from agentcompass.data import frozen
 from agentcompass.errors import EvaluatorError, InfraError, SandboxError
@@ -117,6 +117,8 @@ class SweBench(Benchmark[SweBenchParams]):
             found = await data.published(source, ctx, self.id)
             self._version = f"{repository_name}@{found.version} {params.split}"
         tasks = [self._with_deadline(task) for task in tasks_of(found.rows, where)]
+        if params.dataset_path is not None or params.revision is not None:
+            check_parsers(tasks, await official.parsers(), where)
         if params.seed is not None:
             random.Random(params.seed).shuffle(tasks)
         return select(tasks, params, self.id)

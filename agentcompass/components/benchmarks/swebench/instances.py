@@ -64,6 +64,21 @@ def tasks_of(rows: Iterable[Mapping[str, Any]], where: str) -> list[Task]:
     return list(tasks.values())
 
 
+def check_parsers(tasks: Iterable[Task], known: frozenset[str], where: str) -> None:
+    """Check that the tests' output can be read: nothing else would notice before they have been run.
+
+    Raises:
+        ConfigurationError: A log parser is not among those that are known.
+    """
+    problems = Problems()
+    for task in tasks:
+        name = task.data.official["log_parser"]
+        if name not in known:
+            sentence = f"names the log parser {name!r}, which the package swebench does not have"
+            problems.add(where, task.id, sentence)
+    problems.raise_if_any()
+
+
 def _faults(row: Mapping[str, Any]) -> Iterable[str]:
     """Say what a row lacks."""
     if missing := [name for name in _TEXTS if not _is_text(row.get(name))]:

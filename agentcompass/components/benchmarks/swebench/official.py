@@ -27,6 +27,16 @@ _CHILD: Final = Path(__file__).with_name("official_child.py")
 _SAID: Final = 500
 
 
+async def parsers() -> frozenset[str]:
+    """Return the names of the log parsers that the package has.
+
+    Raises:
+        EvaluatorError: The package is not what this version knows.
+    """
+    answer = await _ask({"ask": "parsers"})
+    return frozenset(answer["parsers"])
+
+
 async def script_of(instance: Instance) -> str:
     """Return the shell script that runs the tests.
 

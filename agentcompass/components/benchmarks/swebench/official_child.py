@@ -1,7 +1,8 @@
 """Asks the package `swebench` one question, in a process that can be ended, and that keeps its imports to itself.
 
-Input: a JSON object with `ask` (`script` or `grade`), `row`, and for `grade` the tests' `log`. Output: a JSON object: the
-evaluation script as `script`; or `report`, the package's own for the instance.
+Input: a JSON object with `ask`: `parsers`; or `script` or `grade` with `row`, and for `grade` the tests' `log`. Output: a JSON
+object: the names of all log parsers as `parsers`; the evaluation script as `script`; or `report`, the package's own for the
+instance.
 
 Only its test specifications, log parsers and grading are used. Importing them in the usual way would load Docker's and
 Modal's clients and the package `datasets`, which takes five seconds and 200 MB for each evaluation; so the packages around
@@ -39,7 +40,7 @@ def main() -> None:
         for attribute in attributes:
             setattr(module, attribute, _nothing)
         sys.modules[name] = module
-    answer = {"script": _script, "grade": _grade}[asked["ask"]](asked)
+    answer = {"parsers": _parsers, "script": _script, "grade": _grade}[asked["ask"]](asked)
     json.dump(answer, sys.stdout)
 
 
@@ -61,6 +62,12 @@ def _spec(row: dict[str, Any]) -> Any:
     from swebench.harness.utils import make_test_spec  # noqa: PLC0415  # after `_enter`
 
     return make_test_spec({"image": "", **row})
+
+
+def _parsers(_asked: dict[str, Any]) -> dict[str, Any]:
+    from swebench.harness.log_parsers import PARSER_REGISTRY  # noqa: PLC0415  # after `_enter`
+
+    return {"parsers": list(PARSER_REGISTRY)}
 
 
 def _script(asked: dict[str, Any]) -> dict[str, Any]:

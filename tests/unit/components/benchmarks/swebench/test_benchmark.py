@@ -79,6 +79,7 @@ async def test_a_misspelt_id_is_told_with_the_nearest(loaded):
         ({"FAIL_TO_PASS": []}, "has an empty FAIL_TO_PASS"),
         ({"instance_id": "toy__calc-0"}, "there are two rows with the id 'toy__calc-0'"),
         ({"image_assets": {"patch": [{"path": "x.png"}]}}, "SWE-bench Multimodal is not supported"),
+        ({"log_parser": "parse_log_of_tomorrow"}, "toy__calc-1.*the log parser 'parse_log_of_"),
     ],
 )
 async def test_a_row_that_cannot_be_graded_is_told_before_anything_runs(
