@@ -37,8 +37,8 @@ _SILENT_SECONDS: Final = 10.0
 """Who has said nothing for so long is stopped or stuck, and is left no share until it speaks again."""
 _NAME: Final = re.compile(r"\.?[0-9a-f]{32}\.[0-9a-f]{16}")
 _MAX_SWEPT: Final = 1000
-_REMEMBERED_SECONDS: Final = 3600.0
-"""What somebody who has gone had used is forgotten after this, whatever the file says."""
+_REMEMBERED_SECONDS: Final = 90.0
+"""What somebody who has gone had used is forgotten after this, whatever the file says: more than a minute does not count."""
 _ABANDONED_SECONDS: Final = 60.0
 """Age at which a file that was never finished is removed."""
 

@@ -1,13 +1,14 @@
 """The limiters of one run, one for each endpoint and key, kept in step with other runs on this machine.
 
-A few times a second each run writes down how it stands and reads how the others do (`net.board`), in a worker thread:
-no call waits for it, except the first one. What is shared by that: the window that was found, pauses, and the requests
-and tokens per minute.
+As often as it matters, each run writes down how it stands and reads how the others do (`net.board`), in a worker
+thread: no call waits for it, except the first one. What is shared by that: the window that was found, pauses, and the
+requests and tokens per minute.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections import Counter
@@ -25,13 +26,17 @@ from agentcompass.net.limits import EndpointLimiter
 from agentcompass.net.pauses import Pauses
 from agentcompass.net.shares import Company, Standing
 
-_IDLE_SECONDS: Final = 1.0
-"""Between two looks at the board while nobody else is there, or no calls are made; a sign of life, too."""
+_IDLE_SECONDS: Final = 4.0
+"""Between two looks at the board while no calls are made: a sign of life. When calls are made again, there is a look."""
+_ALONE_SECONDS: Final = 2.0
+"""The same while calls are made, and nobody else is there; whoever comes sees the others, and waits until they have looked."""
+_CALM_SECONDS: Final = 1.0
+"""The same while others are there, and what each may do does not change."""
 _BUSY_SECONDS: Final = 0.25
-"""The same in company."""
+"""The same while that changes, or calls wait for others; it doubles with each look that brings no news."""
 _URGENT_SECONDS: Final = 0.1
 """The same when something happened that others should know."""
-_UNSEEN_SECONDS: Final = _IDLE_SECONDS + 0.25
+_UNSEEN_SECONDS: Final = _ALONE_SECONDS + 0.25
 """What is used within so long of a look is not on the board if the process is killed."""
 _HUNG_SECONDS: Final = 5.0
 """After so long the board's file system counts as hung."""
@@ -56,6 +61,22 @@ class _Shared:
     membership: Membership | None = None
     is_wanted: bool = True
     """False: one who uses it does not want to share."""
+    busy_seconds: float = _BUSY_SECONDS
+    """Until the next look while calls are made in company."""
+
+    @property
+    def rest_seconds(self) -> float:
+        """From one look to the next, as things are now."""
+        if self.membership is None:
+            return 0.0
+        if self.limiter.is_idle:
+            return _IDLE_SECONDS
+        return _ALONE_SECONDS if self.limiter.is_alone else self.busy_seconds
+
+    def heed(self, company: Company) -> None:
+        """Tell the limiter, and see how long that holds."""
+        is_news = self.limiter.heed(company)
+        self.busy_seconds = _BUSY_SECONDS if is_news else min(_CALM_SECONDS, 2 * self.busy_seconds)
 
 
 @final
@@ -74,6 +95,9 @@ class Endpoints:
         self._is_alone = False
         """Sharing has failed: every limiter is this run's own."""
         self._bell = trio.Event()
+        self._is_urgent = False
+        """Something has happened since the last look that others should know at once."""
+        self._looked_at = -math.inf
         self._threads = trio.CapacityLimiter(1)
         self._n_hung = 0
 
@@ -107,7 +131,7 @@ class Endpoints:
             self._shared.append(_Shared(limiter, endpoint_hash(server, key)))
             if self._is_running:
                 limiter.hold()
-            self._ring()
+            self._bell.set()
         return limiter
 
     def binding(self) -> dict[str, dict[str, Any]]:
@@ -133,7 +157,7 @@ class Endpoints:
             each.limiter.hold()
         try:
             while not self._is_alone:
-                await self._wait_for_news()
+                await self._wait_for_need()
                 await self._exchange()
             for each in self._shared:  # one that was added meanwhile waits for word, too
                 each.limiter.heed(Company())
@@ -147,20 +171,26 @@ class Endpoints:
                     _leave, told, abandon_on_cancel=True, limiter=self._threads
                 )
 
-    def _ring(self) -> None:
+    def _ring(self, is_urgent: bool) -> None:
+        self._is_urgent |= is_urgent
         self._bell.set()
 
-    async def _wait_for_news(self) -> None:
-        if not self._shared:
-            await self._bell.wait()
-        elif all(each.membership is not None for each in self._shared):
-            is_busy = any(each.limiter.is_in_company for each in self._shared)
-            with trio.move_on_after(_BUSY_SECONDS if is_busy else _IDLE_SECONDS):
-                await trio.sleep(_URGENT_SECONDS)
+    async def _wait_for_need(self) -> None:
+        """Wait until the board should be looked at."""
+        while (due := self._looked_at + self._rest_seconds) > trio.current_time():
+            with trio.move_on_at(due):
                 await self._bell.wait()
-        self._bell = trio.Event()
+                self._bell = trio.Event()  # what has changed may make it due earlier
+        self._is_urgent = False
+
+    @property
+    def _rest_seconds(self) -> float:
+        """From the last look to the next, as things are now; infinite where nobody shares anything."""
+        rest = min((each.rest_seconds for each in self._shared), default=math.inf)
+        return min(rest, _URGENT_SECONDS) if self._is_urgent else rest
 
     async def _exchange(self) -> None:
+        self._looked_at = trio.current_time()
         told = [
             (each, each.limiter.standing(_UNSEEN_SECONDS).on_clock(-_ahead()))
             for each in self._shared
@@ -181,7 +211,7 @@ class Endpoints:
         except Exception as error:  # noqa: BLE001  # whatever it is, sharing must not hurt a run
             self._give_up(describe(error))
         for (each, _), company in zip(told, heard, strict=True):
-            each.limiter.heed(company.on_clock(_ahead()))
+            each.heed(company.on_clock(_ahead()))
         self._shared = [each for each in self._shared if each.is_wanted or each.membership]
 
     def _give_up(self, why: str) -> None:

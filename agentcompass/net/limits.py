@@ -10,9 +10,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
-from typing import TypeAlias, final
+from contextlib import nullcontext
+from typing import final
 
 import trio
 
@@ -20,10 +19,8 @@ from agentcompass.net.endpoint_limits import Cause, Limits, Use
 from agentcompass.net.pauses import Pauses
 from agentcompass.net.rates import Rates
 from agentcompass.net.shares import Company, Standing
-from agentcompass.net.turns import Entry, Line, PauseTooLongError, Turn, Waiter
+from agentcompass.net.turns import Entry, Line, PauseTooLongError, Place, Turn, Waiter, Waiting
 from agentcompass.net.window import Window
-
-Waiting: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 @final
@@ -33,7 +30,7 @@ class EndpointLimiter:
     Args:
         limits: What is known beforehand.
         pauses: How long all callers wait after a refusal; None: as usual.
-        on_change: Called when something changed that others should know soon.
+        on_change: Called when something changed that others should know, with whether they should know it at once.
     """
 
     def __init__(
@@ -41,7 +38,7 @@ class EndpointLimiter:
         limits: Limits,
         *,
         pauses: Pauses | None = None,
-        on_change: Callable[[], None] = lambda: None,
+        on_change: Callable[[bool], None] = lambda _is_urgent: None,
     ) -> None:
         if limits.cap < 1:
             raise ValueError(f"at least one call must be allowed, not {limits.cap}")
@@ -78,9 +75,14 @@ class EndpointLimiter:
         return len(self._line)
 
     @property
-    def is_in_company(self) -> bool:
-        """Whether calls are made here while others use the endpoint too."""
-        return bool(self._company.others and (self._inside or self._line))
+    def is_idle(self) -> bool:
+        """Whether nobody here calls the endpoint, or wants to."""
+        return not self._inside and not self._line
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else uses the endpoint, as far as is known."""
+        return not self._company.others
 
     @property
     def pause_seconds(self) -> float:
@@ -139,7 +141,8 @@ class EndpointLimiter:
             self._rates = Rates(both.rpm, both.tpm)
             for times in (used.settled_at(now, 0.0), self._company.settled_at):
                 self._rates.settle_at(times, now)
-            self._divide()
+            self._divide(is_new=True)
+            self._on_change(True)
             self._settle()
 
     def hold(self) -> None:
@@ -169,28 +172,37 @@ class EndpointLimiter:
             tokens_settled_at=tokens_settled_at,
         )
 
-    def heed(self, company: Company) -> None:
-        """Take into account how the others stand now; their times are trio's."""
+    def heed(self, company: Company) -> bool:
+        """Take into account how the others stand now; their times are trio's.
+
+        Returns:
+            Whether they should be looked at again soon: what may be done here has changed, or calls wait for them.
+        """
+        before, is_eager = self._may_do, self._pauses.is_refused
         if company.taken > self._company.taken:
             self._pauses.succeeded()
         if self._is_held:  # those who go later had their share beside this one's
             self._rates.settle_at(company.settled_at, trio.current_time())
-        self._company, self._is_held = company, False
+        is_new, self._is_held = self._is_held, False
+        self._company = company
         self._window.learn(other.findings for other in company.others)
-        self._divide()
+        is_eager |= self._divide(is_new=is_new)
         self._pause_until(company.resume_at)
         self._settle()
+        is_eager |= bool(self._line) and self._binds == "others"
+        return is_eager or self._may_do != before
 
-    def _divide(self) -> None:
-        """Take one's own part of what is to be divided."""
-        others = self._company.others
+    @property
+    def _may_do(self) -> tuple[float, ...]:
+        return self.limit, self._window.cuts, self._pauses.resume_at
+
+    def _divide(self, *, is_new: bool = False) -> bool:
+        """Take one's own part of what is to be divided; return whether that changed one's rates much."""
+        now = trio.current_time()
         self._window.cap = self.limits.cap + self._company.cap
-        if others:
-            everybody = (self.standing(), *others)
-            wants = [(each.wants_requests, each.wants_tokens) for each in everybody]
-            self._rates.share(wants, trio.current_time())
-        else:
-            self._rates.share([(0.0, 0.0)], trio.current_time())
+        wants = [self._rates.wanted(now, self._binds if self._line else None)]
+        wants += [(other.wants_requests, other.wants_tokens) for other in self._company.others]
+        return self._rates.share(wants, now, is_new=is_new)
 
     # --- the queue
 
@@ -201,13 +213,13 @@ class EndpointLimiter:
         await trio.lowlevel.checkpoint_if_cancelled()
         now = trio.current_time()
         if not self._line and self._opening(tokens, now)[0] <= now:
-            self._tell_if_first()
+            self._tell_if_idle()
             return self._let_in(tokens, now)
         if self.pause_seconds > patience_seconds:
             raise PauseTooLongError(self.pause_seconds)
+        self._tell_if_idle()
         waiter = Waiter(tokens=tokens, patience_seconds=patience_seconds)
         self._line.join(turn, waiter)
-        self._tell_if_first()
         try:
             with waiting():
                 while not waiter.wake.is_set():
@@ -222,9 +234,9 @@ class EndpointLimiter:
             raise waiter.refusal or AssertionError("woken for nothing")
         return waiter.entry
 
-    def _tell_if_first(self) -> None:
-        if self._company.others and not self._inside and len(self._line) <= 1:
-            self._on_change()
+    def _tell_if_idle(self) -> None:
+        if self.is_idle:
+            self._on_change(False)
 
     def _withdraw(self, waiter: Waiter) -> None:
         if waiter.entry is not None:  # let in, and cancelled before it could know
@@ -315,17 +327,21 @@ class EndpointLimiter:
             Whether the endpoint takes no one: since it last refused this call, or this call began, it has answered none,
             here or elsewhere, and it has none in flight that went out before this one.
         """
-        if self._window.refused(entry.cuts, is_binding=self._is_binding):
-            self._on_change()
-        self.pause(self._pauses.refused(entry.pauses, asked_seconds))
+        now = trio.current_time()
+        in_use = self.in_use + self._company.in_use
+        if self._window.refused(entry.cuts, now, in_use=in_use, is_binding=self._is_binding):
+            self._on_change(True)
+        is_known = self._window.is_loose
+        self.pause(self._pauses.refused(entry.pauses, asked_seconds, is_known=is_known))
         is_closed = turn.taken == self._taken_by_all and self._oldest_at() >= entry.at
+        is_closed &= not is_known or self._pauses.is_at_length
         turn.taken = self._taken_by_all
         return is_closed
 
     def pause(self, seconds: float) -> None:
         """Let nobody in for so long; refuse those in the queue for whom it is too long."""
         if self._pause_until(trio.current_time() + seconds):
-            self._on_change()
+            self._on_change(True)
         self._settle()
 
     def _pause_until(self, time: float) -> bool:
@@ -339,57 +355,3 @@ class EndpointLimiter:
                 waiter.refusal = PauseTooLongError(seconds)
                 waiter.wake.set()
         return True
-
-
-@final
-class Place:
-    """Permission for one try; see `EndpointLimiter.place`."""
-
-    def __init__(
-        self,
-        limiter: EndpointLimiter,
-        turn: Turn,
-        tokens: float,
-        patience_seconds: float,
-        waiting: Waiting,
-    ) -> None:
-        self._limiter, self._turn, self._tokens = limiter, turn, tokens
-        self._patience_seconds, self._waiting = patience_seconds, waiting
-        self._entry: Entry | None = None
-
-    async def __aenter__(self) -> Place:
-        self._entry = await self._limiter.enter(
-            self._turn, self._tokens, self._patience_seconds, self._waiting
-        )
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._limiter.leave(self._given)
-
-    @property
-    def _given(self) -> Entry:
-        assert self._entry is not None, "entered first"
-        return self._entry
-
-    def succeeded(self) -> None:
-        """The endpoint took the call."""
-        self._limiter.succeeded(self._given)
-
-    def refused(self, asked_seconds: float | None) -> bool:
-        """The endpoint said "too many"; see `EndpointLimiter.refused`."""
-        self.used(0.0)
-        return self._limiter.refused(self._given, self._turn, asked_seconds)
-
-    def pause(self, seconds: float) -> None:
-        """The endpoint wants to be left alone for so long, for another reason than too many calls."""
-        self._limiter.pause(seconds)
-
-    def used(self, tokens: float) -> None:
-        """So many tokens were used, in place of those that were said before; also after the place was given back."""
-        self._limiter.correct(tokens - self._tokens)
-        self._tokens = tokens

@@ -10,6 +10,8 @@ from agentcompass.net.retry import Uniform
 
 _GROWTH: Final = 4.0
 """With each further one while no call succeeds: five of them span more than the minute by which endpoints count."""
+_KNOWN: Final = 20
+"""So many pauses are all as long as the first, at an endpoint that is known to refuse some calls and to take others."""
 _TRUST: Final = 2
 """So many refusals later, a time that the endpoint names is no longer believed to be enough."""
 
@@ -43,27 +45,37 @@ class Pauses:
         """Return how long nobody may call; 0 when there is no pause."""
         return max(0.0, self.resume_at - now)
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the endpoint has taken no call since it last refused one."""
+        return self._streak > 0
+
+    @property
+    def is_at_length(self) -> bool:
+        """Whether there were more pauses without a success than chance explains."""
+        return self._streak > _KNOWN
+
     def succeeded(self) -> None:
         """The endpoint took a call."""
         self._streak = 0
 
-    def refused(self, number: int, asked_seconds: float | None) -> float:
+    def refused(self, number: int, asked_seconds: float | None, *, is_known: bool = False) -> float:
         """Return how long everybody should wait after a refusal.
 
         Args:
             number: Of pauses when the refused call went out.
             asked_seconds: What the endpoint asked for; None if it did not say.
+            is_known: Whether the endpoint is known to refuse some calls and to take others.
         """
         asked = asked_seconds or 0.0
         if number != self.number:
             return asked
         self.number += 1
         self._streak += 1
+        unexplained = self._streak - 1 - (_KNOWN if is_known else 0)
         if asked_seconds is None:
-            return self._own_seconds(self._streak - 1)
-        return (
-            max(asked, self._own_seconds(self._streak - 1 - _TRUST)) if self._streak > 1 else asked
-        )
+            return self._own_seconds(max(0, unexplained))
+        return max(asked, self._own_seconds(unexplained - _TRUST)) if unexplained > 0 else asked
 
     def extend(self, until: float, now: float) -> bool:
         """Let nobody in before a time; return whether that is news."""

@@ -1,7 +1,7 @@
 """What may be used per minute: token buckets whose reader keeps the time. Pure.
 
 In no minute is more taken than allowed, bursts included: what a bucket holds is counted against the rate at which it
-is filled.
+is filled. Several who share a rate have a bucket each, and the sum of these keeps to it too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ _RECENT_SECONDS: Final = 10.0
 """How long ago use counts as recent."""
 _ROOM: Final = 1.5
 """So much more than its recent use is left to somebody who does not have to wait."""
+_NOTICED_SECONDS: Final = 1.0
+"""Whoever joins others leaves them what they may take before they know of it."""
+_LEAST_PART: Final = 0.9
+"""Of a share that is used in any case, though the buckets of several hold too much for it: where it is less than ten each."""
+_NEWS: Final = 0.1
+"""A part by which a share changes that is worth a closer look."""
 _ROUNDING: Final = 1e-9
 
 
@@ -33,10 +39,10 @@ class RateBucket:
     def __init__(self, per_minute: float) -> None:
         self.per_minute = per_minute
         self._share = per_minute
+        self._users = 1
         self._level = self._capacity
-        self._is_used = False
         self._at = self._recent_at = -math.inf
-        self._recent = 0.0
+        self._recent = self._largest = 0.0
 
     def ready_at(self, amount: float, now: float) -> float:
         """Return when an amount can be taken: `now`, or later. One that the bucket cannot hold needs a full bucket."""
@@ -48,23 +54,23 @@ class RateBucket:
         """Take an amount, or give it back if negative; what is not there yet is owed."""
         self._fill(now)
         self._level = min(self._capacity, self._level - amount)
-        self._is_used = True
+        self._largest = max(self._largest, amount)
         self._note(amount, now)
 
     def settled_at(self, now: float, unseen_seconds: float) -> float:
-        """Return when it will be full again, if by then all is taken that can be within so many seconds from now."""
-        if not self._is_used:
-            return -math.inf
+        """Return when it will be full again, if all is taken first that can be within so many seconds from now."""
         self._fill(now)
         level = self._level
         if unseen_seconds:
-            level = min(0.0, level + unseen_seconds * self._per_second)
+            emptied = min(0.0, self._capacity - self._largest)
+            level = min(emptied, level + unseen_seconds * self._per_second)
         return now + unseen_seconds + (self._capacity - level) / self._per_second
 
     def settle_at(self, time: float, now: float) -> None:
-        """Let it not be full before a time: others have taken from it."""
+        """Let it not be full before a time: others have taken from it. What they took long ago counts for nothing."""
         self._fill(now)
-        self._level = min(self._level, self._capacity - (time - now) * self._per_second)
+        seconds = min(time - now, _MINUTE)
+        self._level = min(self._level, self._capacity - seconds * self._per_second)
 
     def wanted(self, now: float, *, is_waited_for: bool) -> float:
         """Return the units per minute that its user could do with; infinite while somebody waits for them."""
@@ -73,17 +79,28 @@ class RateBucket:
         self._note(0.0, now)
         return _ROOM * max(0.0, self._recent) * _MINUTE / _RECENT_SECONDS + 1.0
 
-    def share(self, wants: Sequence[float], now: float) -> None:
+    def share(self, wants: Sequence[float], now: float, *, is_new: bool = False) -> bool:
         """Leave the others their part.
 
         Args:
-            wants: What each could do with per minute, the user of this bucket first.
+            wants: What each could do with per minute, the user of this bucket first; of others, 0 is no user of the rate.
             now: The present time.
+            is_new: Whether the others do not know yet of the user of this bucket.
+
+        Returns:
+            Whether one's own part has changed much.
         """
+        is_new = is_new and len(wants) > 1
+        wants = [wants[0], *[want for want in wants[1:] if want > 0]]
+        before = self._share
         spare = max(0.0, self.per_minute - sum(wants)) / len(wants)
         self._fill(now)
         self._share = fair_shares(self.per_minute, wants)[0] + spare
+        self._users = len(wants)
         self._level = min(self._level, self._capacity)
+        if is_new:
+            self._level = min(self._level, 0.0) - _NOTICED_SECONDS * self._per_second
+        return abs(self._share - before) > _NEWS * before
 
     @property
     def _capacity(self) -> float:
@@ -91,8 +108,9 @@ class RateBucket:
 
     @property
     def _per_second(self) -> float:
-        """Less than the share by what a full bucket adds to it."""
-        return (self._share - (self._capacity - 1.0)) / _MINUTE
+        """Less than the share by what a full bucket adds to it. Rounding down leaves one free, for all users together."""
+        evenly = self._share - self._capacity + 1.0 / self._users
+        return max(evenly, _LEAST_PART * self._share) / _MINUTE
 
     def _fill(self, now: float) -> None:
         self._level = min(self._capacity, self._level + (now - self._at) * self._per_second)
@@ -155,9 +173,12 @@ class Rates:
         if self._tokens:
             self._tokens.settle_at(times[1], now)
 
-    def share(self, wants: Sequence[tuple[float, float]], now: float) -> None:
-        """Leave the others their part; `wants` as `wanted` gives them, one's own first."""
-        if self._requests:
-            self._requests.share([requests for requests, _ in wants], now)
-        if self._tokens:
-            self._tokens.share([tokens for _, tokens in wants], now)
+    def share(
+        self, wants: Sequence[tuple[float, float]], now: float, *, is_new: bool = False
+    ) -> bool:
+        """Leave the others their part; `wants` as `wanted` gives them, one's own first. See `RateBucket.share`."""
+        requests, tokens = zip(*wants, strict=True)
+        is_other = self._requests is not None and self._requests.share(requests, now, is_new=is_new)
+        if self._tokens is not None:
+            is_other |= self._tokens.share(tokens, now, is_new=is_new)
+        return is_other

@@ -14,7 +14,7 @@ import attrs
 from agentcompass.data import frozen
 from agentcompass.net.window import Findings
 
-_COUNTS: Final = ("cap", "in_use", "waiting", "taken", "cuts", "grown")
+_COUNTS: Final = ("cap", "in_use", "waiting", "taken", "cuts", "grown", "loose")
 _MOST: Final = 2**53
 _TIMES: Final = ("resume_at", "requests_settled_at", "tokens_settled_at")
 _INFINITE: Final = ("base", "ceiling", "wants_requests", "wants_tokens")

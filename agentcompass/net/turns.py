@@ -1,14 +1,22 @@
-"""What a caller of an endpoint has in hand: its turn in the order of arrival, and the entry of each of its tries."""
+"""What a caller of an endpoint has in hand: its turn in the order of arrival, and the place of each of its tries."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
-from typing import final
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias, final
 
 import attrs
 import trio
+
+if TYPE_CHECKING:
+    from agentcompass.net.limits import EndpointLimiter
+
+Waiting: TypeAlias = Callable[[], AbstractContextManager[None]]
+"""Entered as long as a caller has to wait."""
 
 
 class PauseTooLongError(Exception):
@@ -86,3 +94,57 @@ class Line:
         while self._heap and self._heap[0][2].has_left:
             heapq.heappop(self._heap)
         return self._heap[0][2] if self._heap else None
+
+
+@final
+class Place:
+    """Permission for one try; see `EndpointLimiter.place`."""
+
+    def __init__(
+        self,
+        limiter: EndpointLimiter,
+        turn: Turn,
+        tokens: float,
+        patience_seconds: float,
+        waiting: Waiting,
+    ) -> None:
+        self._limiter, self._turn, self._tokens = limiter, turn, tokens
+        self._patience_seconds, self._waiting = patience_seconds, waiting
+        self._entry: Entry | None = None
+
+    async def __aenter__(self) -> Place:
+        self._entry = await self._limiter.enter(
+            self._turn, self._tokens, self._patience_seconds, self._waiting
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._limiter.leave(self._given)
+
+    @property
+    def _given(self) -> Entry:
+        assert self._entry is not None, "entered first"
+        return self._entry
+
+    def succeeded(self) -> None:
+        """The endpoint took the call."""
+        self._limiter.succeeded(self._given)
+
+    def refused(self, asked_seconds: float | None) -> bool:
+        """The endpoint said "too many"; see `EndpointLimiter.refused`."""
+        self.used(0.0)
+        return self._limiter.refused(self._given, self._turn, asked_seconds)
+
+    def pause(self, seconds: float) -> None:
+        """The endpoint wants to be left alone for so long, for another reason than too many calls."""
+        self._limiter.pause(seconds)
+
+    def used(self, tokens: float) -> None:
+        """So many tokens were used, in place of those that were said before; also after the place was given back."""
+        self._limiter.correct(tokens - self._tokens)
+        self._tokens = tokens

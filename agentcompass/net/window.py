@@ -7,6 +7,11 @@ a call that began after the cut has been answered: only then is it known whether
 A cut makes room in time, too: from then on calls go out evenly, as many within the time that one takes as the window
 has places. Most endpoints that say "too many" count calls by the minute, and what they refuse is a burst.
 
+Some refuse for reasons of their own, a part of all calls, however few they are: they share what they have among all
+their customers. Cuts do not help there, and would end at one call at a time. So when refusals go on at the narrowest,
+it is tried once whether as many calls as possible get more done; where they do, refusals do not count: the window is
+*loose*, until that is no longer so.
+
 Sources: D. Chiu, R. Jain, "Analysis of the increase and decrease algorithms for congestion avoidance", 1989;
 RFC 5681, "TCP congestion control". The constants are those with which a simulation of 1,000 calls came nearest to what
 token buckets, fixed minutes and limits of concurrency allow.
@@ -17,6 +22,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from typing import Final, final
+
+import attrs
 
 from agentcompass.data import frozen
 
@@ -31,6 +38,14 @@ _MEMORY: Final = 0.9
 """Weight of what was known in the mean duration of calls."""
 _UNKNOWN_SECONDS: Final = 0.05
 """Taken for the duration of calls while none has ended, and none has run for longer."""
+_FEW: Final = 4
+_REFUSALS: Final = 6
+"""So many more while no more than that were in flight than while more were, and it is tried to do without cuts; each time
+that fails, twice as many."""
+_MORE_DONE: Final = 3.0
+"""So many calls must be at work on average, of those that are taken, for the window to be loose."""
+_TRIAL_ROUNDS: Final = 2.0
+"""Rounds of calls after which that is looked at, and again each time."""
 
 
 @frozen(kw_only=True)
@@ -45,6 +60,8 @@ class Findings:
     """The size before it."""
     grown: float = 0.0
     """What the calls of the one who tells have added since."""
+    loose: int = 0
+    """1: it is tried whether a loose window gets more done; 2: it does."""
 
 
 @final
@@ -64,6 +81,8 @@ class Window:
         self._peak = 0
         self._is_confirmed = True
         """A call that began after the last cut was answered: the next refusal begins a new episode."""
+        self._n_refused, self._n_until_loose = 0, _REFUSALS
+        self._n_taken, self._counted_since = 0, 0.0
 
     @property
     def cuts(self) -> int:
@@ -78,8 +97,12 @@ class Window:
     @property
     def findings(self) -> Findings:
         """What is known, for the others."""
-        found = self._found
-        return Findings(cuts=found.cuts, base=found.base, ceiling=found.ceiling, grown=self._grown)
+        return attrs.evolve(self._found, grown=self._grown)
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether the endpoint has taken many calls while it refused others."""
+        return self._found.loose > 1
 
     def interval_seconds(self, share: int, elapsed_seconds: float) -> float:
         """Return the time between two calls of somebody who has a share of the window; 0 while it is as wide as can be.
@@ -110,25 +133,50 @@ class Window:
         known = self.call_seconds
         self.call_seconds = seconds if known is None else _MEMORY * known + (1 - _MEMORY) * seconds
         self._is_confirmed = self._is_confirmed or cuts == self.cuts
+        self._n_taken += cuts == self.cuts
         size = self.size
         if is_binding and size < self.cap:
             step = max(1.0, max(self._found.ceiling, size) / _ROUNDS_TO_DOUBLE)
             round_seconds = min(1.0, self.call_seconds / _SHORTEST_ROUND_SECONDS)
             self._grown += step * round_seconds / size
 
-    def refused(self, cuts: int, *, is_binding: bool) -> bool:
-        """A call was refused; return whether that cuts the window.
+    def refused(self, cuts: int, now: float, *, in_use: int, is_binding: bool) -> bool:
+        """A call was refused; return whether that changes the window.
 
         Args:
             cuts: At which it began.
+            now: The present time, in seconds.
+            in_use: Calls that were in flight, this one included, of all users.
             is_binding: Whether the window was full, or callers waited; if not, what counts is how much of it was used.
         """
-        if cuts != self.cuts or not self._is_confirmed:
+        if cuts != self.cuts:
+            return False
+        if self._found.loose:
+            return self._judge(now)
+        self._n_refused = max(0, self._n_refused + (1 if in_use <= _FEW else -1))
+        if is_binding and self._n_refused >= self._n_until_loose and self.size < self.cap:
+            self._counted_since = now
+            self._adopt(Findings(cuts=self.cuts + 1, loose=1))
+            return True
+        if not self._is_confirmed:
             return False
         ceiling = float(self.size if is_binding else max(1, min(self.size, self._peak)))
-        self._adopt(
-            Findings(cuts=self.cuts + 1, base=max(1.0, ceiling * _DECREASE), ceiling=ceiling)
-        )
+        base = max(1.0, ceiling * _DECREASE)
+        self._adopt(Findings(cuts=self.cuts + 1, base=base, ceiling=ceiling))
+        return True
+
+    def _judge(self, now: float) -> bool:
+        """See after some rounds of calls whether a loose window gets more done; if not, go back to the narrowest."""
+        call_seconds, seconds = self.call_seconds or 0.0, now - self._counted_since
+        if seconds < _TRIAL_ROUNDS * call_seconds:
+            return False
+        gets_more_done = self._n_taken * call_seconds >= _MORE_DONE * seconds
+        self._counted_since, self._n_taken = now, 0
+        if gets_more_done:
+            self._found = attrs.evolve(self._found, loose=2)
+            return False
+        self._n_refused, self._n_until_loose = 0, 2 * self._n_until_loose
+        self._adopt(Findings(cuts=self.cuts + 1, base=1.0, ceiling=1.0))
         return True
 
     def learn(self, others: Iterable[Findings]) -> None:
@@ -146,4 +194,4 @@ class Window:
     def _adopt(self, found: Findings) -> None:
         self._found = found
         self._grown = self._grown_elsewhere = 0.0
-        self._peak, self._is_confirmed = 0, False
+        self._peak, self._n_taken, self._is_confirmed = 0, 0, False

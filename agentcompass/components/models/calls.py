@@ -27,10 +27,10 @@ from agentcompass.data import frozen
 from agentcompass.errors import ModelError
 from agentcompass.net.http import Answer
 from agentcompass.net.limit_headers import about_limits, pause_seconds
-from agentcompass.net.limits import EndpointLimiter, Place
+from agentcompass.net.limits import EndpointLimiter
 from agentcompass.net.pauses import Pauses
 from agentcompass.net.retry import Uniform, backoff_seconds
-from agentcompass.net.turns import PauseTooLongError, Turn
+from agentcompass.net.turns import PauseTooLongError, Place, Turn
 from agentcompass.records import JSON, Usage
 
 _CHECK_SECONDS: Final = 20.0

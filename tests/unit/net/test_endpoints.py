@@ -21,6 +21,8 @@ def frequent_looks(monkeypatch):
     """Look at the board more often than usual: nothing here depends on how often."""
     for name, seconds in (
         ("_IDLE_SECONDS", 0.1),
+        ("_ALONE_SECONDS", 0.1),
+        ("_CALM_SECONDS", 0.1),
         ("_BUSY_SECONDS", 0.05),
         ("_URGENT_SECONDS", 0.01),
     ):

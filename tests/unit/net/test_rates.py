@@ -93,19 +93,82 @@ def test_it_says_which_rate_is_waited_for():
 
 
 @pytest.mark.parametrize("per_minute", [1, 30, 600, 60_000])
-@pytest.mark.parametrize("taken", [1, 7, 1000])
-def test_a_new_bucket_goes_on_where_another_stopped(per_minute, taken):
+@pytest.mark.parametrize("minutes", [0, 0.1, 0.9])
+def test_a_new_bucket_goes_on_where_another_stopped(per_minute, minutes):
     old, new = RateBucket(per_minute), RateBucket(per_minute)
-    old.take(taken, 0.0)
+    old.take(max(1, minutes * per_minute), 0.0)
     new.settle_at(old.settled_at(0.5, 0.0), 2.0)
     assert new.ready_at(1, 2.0) == pytest.approx(old.ready_at(1, 2.0))
 
 
+def test_what_another_took_counts_for_no_more_than_a_minute():
+    bucket = RateBucket(60)
+    bucket.settle_at(1e9, 0.0)
+    assert bucket.ready_at(1, 0.0) == pytest.approx(60)
+
+
 def test_what_nobody_has_seen_counts_as_used_up():
     bucket = RateBucket(60)
-    assert bucket.settled_at(0.0, 5.0) == -math.inf  # nobody uses it
+    assert bucket.settled_at(0.0, 0.0) == 0.0
+    assert bucket.settled_at(0.0, 5.0) == pytest.approx(6)
     bucket.take(1, 0.0)
     assert bucket.settled_at(100.0, 0.0) == 100.0
     assert bucket.settled_at(100.0, 5.0) == pytest.approx(106)
     bucket.take(10, 100.0)  # 9 are owed
-    assert bucket.settled_at(100.0, 5.0) == pytest.approx(110)
+    assert bucket.settled_at(100.0, 0.0) == pytest.approx(110)
+    assert bucket.settled_at(100.0, 5.0) == pytest.approx(115)  # another of ten, meanwhile
+
+
+# --- shared
+
+
+def taken_together(per_minute, users, seconds, joins):
+    """The times at which several take all they can; each joins at its time, and the others notice it a little later."""
+    buckets, times, now = {}, [], 0.0
+    while now < seconds:
+        for user in range(users):
+            if user not in buckets and joins[user] <= now:
+                buckets[user] = RateBucket(per_minute)
+                buckets[user].share([math.inf] * len(buckets), now, is_new=True)
+        for user, bucket in buckets.items():
+            known = [each for each in buckets if each == user or joins[each] + 0.5 <= now]
+            bucket.share([math.inf] * len(known), now)
+            while bucket.ready_at(1, now) <= now:
+                bucket.take(1, now)
+                times.append(now)
+        now = min(now + 0.25, *(bucket.ready_at(1, now) for bucket in buckets.values()))
+    return times
+
+
+@given(
+    each=st.integers(10, 200),
+    joins=st.lists(st.floats(0, 90), min_size=2, max_size=4),
+)
+def test_several_together_take_no_more_in_any_minute_than_allowed(each, joins):
+    per_minute = each * len(joins)
+    times = taken_together(per_minute, len(joins), 180, [0.0, *joins[1:]])
+    for first, last in zip(times, times[per_minute:], strict=False):
+        assert last - first >= 60 - 0.01
+    assert len(times) >= 0.85 * per_minute * 3
+
+
+def test_whoever_joins_leaves_the_others_what_they_take_before_they_notice():
+    bucket = RateBucket(600)
+    assert bucket.share([math.inf, math.inf], 0.0, is_new=True)
+    assert bucket.ready_at(1, 0.0) > 1
+    alone = RateBucket(600)
+    alone.share([math.inf], 0.0, is_new=True)
+    assert alone.ready_at(1, 0.0) == 0.0
+
+
+def test_a_share_is_not_kept_for_those_who_do_not_use_the_rate():
+    bucket = RateBucket(600)
+    bucket.share([1.0, 0.0, 0.0], 0.0)
+    assert bucket._share == 600
+
+
+def test_only_a_share_that_changed_much_is_news():
+    bucket = RateBucket(600)
+    assert bucket.share([math.inf, 100.0], 0.0)
+    assert not bucket.share([math.inf, 110.0], 0.0)
+    assert bucket.share([math.inf, 300.0], 0.0)
