@@ -17,7 +17,7 @@ from agentcompass.errors import AgentCompassError, ConfigurationError
 from agentcompass.options import RunOptions
 
 if TYPE_CHECKING:
-    from agentcompass.engine.prefetch import Prefetched
+    from agentcompass.engine.prefetch import Fetched, Prefetched
     from agentcompass.records import JSON
 
 OPTIONS: Final = (
@@ -27,6 +27,13 @@ OPTIONS: Final = (
 """Those of a run that decide what it needs, and how that is told."""
 NOBODY: Final = "http://nobody.invalid/v1"
 """Endpoint of a harness that calls a model; nothing is asked here."""
+_ENDED_BY: Final = {
+    "sigint": "Ctrl-C",
+    "sigterm": "SIGTERM",
+    "sighup": "SIGHUP",
+    "timeout": "timeout_seconds",
+}
+_GO_ON: Final = "the same command goes on with what is missing"
 HARNESS: Final = flag(
     "harness",
     str,
@@ -66,18 +73,23 @@ def prefetch(
         emitter.json(context.scrubbed(_document(found)))
     else:
         emitter.text(context.clean("\n".join(_lines(found))))
-    for one in found.images:
-        if one.error is not None:
-            errors.report(one.error, context, sys.stderr, about=one.name)
+    for one in (found.program, *found.images):
+        if one is not None and one.error is not None:
+            is_named = one.name in one.error.message
+            errors.report(one.error, context, sys.stderr, about="" if is_named else one.name)
     for task, reason in found.broken:
         errors.report(AgentCompassError(reason), context, sys.stderr, about=task)
     if result.ended_by is not None:
-        errors.tell(f"ended early: {result.ended_by}", context, sys.stderr)
+        ended_by = _ENDED_BY.get(result.ended_by, result.ended_by)
+        errors.tell(f"ended by {ended_by}: {_GO_ON}", context, sys.stderr)
     return result.exit_code
 
 
 def _lines(found: Prefetched) -> Iterator[str]:
     yield f"tasks   {found.tasks:,}"
+    if found.program is not None:
+        status = found.program.status
+        yield f"program {found.program.name}: {'is there' if status == 'there' else status}"
     if not found.images:
         return
     counts = {
@@ -86,7 +98,7 @@ def _lines(found: Prefetched) -> Iterator[str]:
             ("brought", "brought"),
             ("there", "were there"),
             ("failed", "failed"),
-            ("not begun", "not begun"),
+            ("missing", "missing"),
         )
     }
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
@@ -105,18 +117,16 @@ def _size(number: int) -> str:
 def _document(found: Prefetched) -> JSON:
     return {
         "tasks": found.tasks,
-        "images": [
-            {
-                "name": one.name,
-                "status": one.status,
-                "size_bytes": one.size_bytes,
-                "error": None if one.error is None else one.error.message,
-            }
-            for one in found.images
-        ],
+        "program": None if found.program is None else _fetched(found.program),
+        "images": [{**_fetched(one), "size_bytes": one.size_bytes} for one in found.images],
         "broken_tasks": dict(found.broken),
         "size_bytes": _total(found),
     }
+
+
+def _fetched(one: Fetched) -> dict[str, JSON]:
+    error = None if one.error is None else one.error.message
+    return {"name": one.name, "status": one.status, "error": error}
 
 
 command: Final = OptionCommand(RunOptions, prefetch, only=OPTIONS, extra=(HARNESS, AT_ONCE, FORMAT))

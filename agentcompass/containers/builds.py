@@ -57,7 +57,7 @@ def tag_of(build: Build, check: Callable[[], None]) -> str:
     if ".." in Path(build.dockerfile).parts or Path(build.dockerfile).is_absolute():
         raise DockerError(f"{build.dockerfile} is not in {build.context}", code="build-failed")
     if not (build.context / build.dockerfile).is_file():
-        raise DockerError(f"there is no {build.dockerfile} in {build.context}", code="build-failed")
+        raise DockerError(f"there is no {build.context / build.dockerfile}", code="build-failed")
     digest = hashlib.sha256()
     asked = {name: value for name, value in build.query().items() if name != "labels"}
     digest.update(json.dumps(asked, sort_keys=True).encode())

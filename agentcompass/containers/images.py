@@ -30,6 +30,10 @@ TAIL_LINES: Final = 20
 _STEP: Final = re.compile(r"Step \d+/\d+ : ")
 _CHATTER: Final = re.compile(r"\s*$| ---> |Removing intermediate container ")
 """Lines of a builder that tell of its own work only."""
+BINARY: Final = "(what is no text)"
+"""In the place of lines of a build that are none."""
+_NO_TEXT: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
+"""Of a line that is no text; other control characters people use."""
 _GONE: Final = 404
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 """In which the builder shows what a step writes on its standard error."""
@@ -291,10 +295,11 @@ class _BuildLog:
         if words := _complaint(told):
             message = self.message(f"cannot be built: {words}")
             raise DockerError(message, code=code_for(words) or "build-failed")
-        for line in _COLOURS.sub("", str(told.get("stream", ""))).splitlines():
+        for line in map(_readable, _lines(str(told.get("stream", "")))):
             if _STEP.match(line):
                 self._step = line
-            if not _CHATTER.match(line):
+            is_more = line == BINARY and BINARY in list(self._tail)[-1:]
+            if not _CHATTER.match(line) and not is_more:
                 self._tail.append(line)
             self._progress(line)
 
@@ -324,6 +329,16 @@ def _refusals_are(code: str) -> Iterator[None]:
         if error.code not in ("engine-failed", "bad-request", "not-found"):
             raise
         raise DockerError(error.message, code=code, status=error.status) from error
+
+
+def _lines(text: str) -> Iterator[str]:
+    """What a step has written; of a line that it wrote over, as programs show how far they are, what stood there last."""
+    for line in _COLOURS.sub("", text).split("\n"):
+        yield line.rstrip("\r").rpartition("\r")[2]
+
+
+def _readable(line: str) -> str:
+    return BINARY if _NO_TEXT.search(line) else line
 
 
 def _complaint(told: Mapping[str, Any]) -> str:

@@ -20,9 +20,19 @@ async def get_ready(parts: Parts, context: LoadContext, threads: trio.CapacityLi
         ConfigurationError: A parameter of the harness is wrong.
         PreflightError: An extra is not there and may not be installed, or something else is missing.
     """
+    await ensure_extras(parts, context, threads)
+    await fetch_harness(parts, context, threads)
+
+
+async def ensure_extras(parts: Parts, context: LoadContext, threads: trio.CapacityLimiter) -> None:
+    """Make sure that the packages which components need are there, and that the harness can work; errors as of `get_ready`."""
     for kind, component in _used(parts):
         await ensure_there(kind, component, context)
     await check_harness(parts, threads)
+
+
+async def fetch_harness(parts: Parts, context: LoadContext, threads: trio.CapacityLimiter) -> None:
+    """Have the harness bring what its attempts share; errors as of its `fetch`."""
     if not parts.is_regrading:
         with explained(f"harness {parts.harness.id!r} could not get what it needs"):
             await call(parts.harness.fetch, context, threads=threads)

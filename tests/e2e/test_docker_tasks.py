@@ -183,7 +183,7 @@ def test_images_that_cannot_be_had_are_named_and_the_others_fetched(tmp_path, co
     assert done.stdout.splitlines()[1] == "images  3: 1 brought, 2 failed"
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     names = (UNREACHABLE, f"{tmp_path}/none/Dockerfile", "task-3")
-    assert all(any(f"error: {name}: " in line for line in errors) for name in names)
+    assert [sum(line.count(name) for line in errors) for name in names] == [1, 1, 1]
     assert len(errors) == 3
     assert "bad.yaml:1:38: services.s.privileged" in done.stderr
 
@@ -201,8 +201,38 @@ def test_ctrl_c_ends_what_is_being_fetched(tmp_path, context):
     child.send_signal(signal.SIGINT)
     said, more = child.communicate(timeout=60)
     assert child.returncode == 130, more
-    assert said.splitlines()[1] == "images  2: 1 were there, 1 not begun"
-    assert "ended early: sigint" in more
+    assert said.splitlines()[1] == "images  2: 1 were there, 1 missing"
+    assert "ended by Ctrl-C: the same command goes on with what is missing" in more
+
+
+def test_a_build_that_fails_shows_what_it_said_and_nothing_that_is_no_text(tmp_path, context):
+    steps = r"echo begun; head -c 3000 /bin/sh; printf '\n10%%\r100%%\n'; exit 3"
+    (context / "Dockerfile").write_text(f"FROM {python_image()}\nRUN {steps}\n")
+    runs = boxed_runs(tmp_path, {"build": "context"})
+    done = prefetch(runs, "--progress", "none")
+    assert done.returncode == 1
+    assert done.stderr.count(f"{context}/Dockerfile") == 1
+    assert "returned a non-zero code: 3" in done.stderr
+    assert "\nbegun\n" in done.stderr
+    assert "\n(what is no text)\n" in done.stderr
+    assert "\n100%\n" in done.stderr
+    assert "\ufffd" not in done.stderr
+    assert "ELF" not in done.stderr
+
+
+def test_the_program_of_a_harness_is_fetched_too_and_one_that_cannot_be_had_holds_up_nothing(
+    tmp_path,
+):
+    runs = boxed_runs(tmp_path, {})
+    needs = ("--harness", "support.boxed:Fetching", "--progress", "none")
+    done = prefetch(runs, *needs, "--harness-params", '{"succeeds": true}')
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1] == "program fetching: is there"
+    done = prefetch(runs, *needs, "--harness-params", '{"succeeds": false}', "--format", "json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert (found["program"]["status"], found["images"][0]["status"]) == ("failed", "there")
+    assert done.stderr == "error: fetching: it is published nowhere\n"
 
 
 def test_an_engine_that_is_not_there_is_told(tmp_path):

@@ -1,4 +1,4 @@
-"""A benchmark of a third party whose tasks bring images, Dockerfiles and services, and the program that runs it."""
+"""A benchmark of a third party whose tasks bring images, Dockerfiles and services, a harness, and the program that runs them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import attrs
 
-from agentcompass.components.base import ImageBuild
+from agentcompass.components.base import Harness, ImageBuild
 from agentcompass.components.benchmarks.jsonl import JsonLines
+from agentcompass.data import frozen
+from agentcompass.errors import PreflightError
 from support.commandline import ROOT
 from support.docker_runs import DockerRuns
 
@@ -32,6 +34,26 @@ class Boxed(JsonLines):
             build=build,
             compose=compose and Path(compose).absolute(),
         )
+
+
+@frozen(kw_only=True)
+class FetchingParams:
+    succeeds: bool = True
+
+
+class Fetching(Harness):
+    """A harness that brings something, if it can."""
+
+    id = "fetching"
+    Params = FetchingParams
+    needs_model = False
+
+    async def fetch(self, ctx):
+        if not self.params.succeeds:
+            raise PreflightError("it is published nowhere")
+
+    async def run(self, task_input, session, model, emit):
+        raise AssertionError("nothing is run")
 
 
 def boxed_runs(folder, *plans: dict, **fields) -> DockerRuns:
