@@ -99,6 +99,12 @@ class Scrubber:
             return text
         return pattern.sub(MASK, text)
 
+    def found_in(self, text: str) -> list[tuple[int, int]]:
+        """Return where registered values stand, each from where to where."""
+        if self._pattern is None or not any(form in text for form in self._forms):
+            return []
+        return [found.span() for found in self._pattern.finditer(text)]
+
     @property
     def longest(self) -> int:
         """Bytes of the longest form of a registered value."""
