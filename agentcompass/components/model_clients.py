@@ -25,14 +25,17 @@ def open_client(
     prices: Mapping[str, Mapping[str, float]],
     recorder: ModelRecorder | None = None,
     endpoints: ModelEndpoints | None = None,
+    varying: Sequence[str] = (),
 ) -> ModelClient:
     """Open a model client, as `base.ModelOpener` says, without loading HTTP before it is needed."""
     from agentcompass.components import models  # noqa: PLC0415  HTTP is loaded when a run needs a model
 
     if config.served_version is not None:
-        is_replay = config.id.startswith(REPLAY_PREFIX)
-        opener = models.open_replay if is_replay else models.open_local
-        return opener(config, harness_protocols=harness_protocols, prices=prices)
+        if config.id.startswith(REPLAY_PREFIX):
+            return models.open_replay(
+                config, harness_protocols=harness_protocols, prices=prices, varying=varying
+            )
+        return models.open_local(config, harness_protocols=harness_protocols, prices=prices)
     return models.open_client(
         config,
         harness_protocols=harness_protocols,

@@ -75,7 +75,9 @@ def verdict(
         return "failed", EvaluationFailedError(text, hint=f"{resume} {accept}")
     if graded.coverage < graded.min_coverage:
         text = f"only {graded.coverage:.1%} of the attempts were graded, less than min_coverage ({graded.min_coverage:g})"
-        return "failed", EvaluationFailedError(text, hint=f"Mend what made the others fail. {resume}")
+        return "failed", EvaluationFailedError(
+            text, hint=f"Mend what made the others fail. {resume}"
+        )
     return "completed", None
 
 

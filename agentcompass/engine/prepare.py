@@ -315,7 +315,9 @@ async def _analysts(request: Request, shared: Shared) -> Analysts | None:
 def _client(request: Request, shared: Shared, parts: Parts) -> ModelClient | None:
     if not parts.harness.needs_model:
         return None
-    return shared.clients.get(request.model, parts.harness.protocols)
+    with explained(f"harness {parts.harness.id!r} failed"):
+        varying = tuple(parts.harness.varying())
+    return shared.clients.get(request.model, parts.harness.protocols, varying)
 
 
 def _judge(shared: Shared, parts: Parts) -> ModelClient | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import final
+from typing import TypeAlias, final
 
 from agentcompass.components import model_clients
 from agentcompass.components.base import ModelClient, ModelEndpoints
@@ -22,6 +22,9 @@ from agentcompass.secrets import Scrubber
 from agentcompass.spec.resolved import ModelConfig, Orchestration
 from agentcompass.store.writer import Writer
 
+_Caller: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+"""Protocols, and what varies in requests."""
+
 
 @final
 class Clients:
@@ -36,19 +39,27 @@ class Clients:
         self._prices = orchestration.prices
         path = orchestration.runtime.record
         self.recorder = None if path is None else model_clients.open_recorder(path, scrubber)
-        self._open: list[tuple[ModelConfig, tuple[str, ...], ModelClient]] = []
+        self._open: list[tuple[ModelConfig, _Caller, ModelClient]] = []
         self._endpoints: ModelEndpoints | None = None
         self.beside: Callable[[Callable[[], Awaitable[None]]], object] | None = None
         """Runs what goes on as long as the orchestration does; None: there is nobody to do that."""
 
-    def get(self, config: ModelConfig, harness_protocols: tuple[str, ...]) -> ModelClient:
+    def get(
+        self, config: ModelConfig, protocols: tuple[str, ...], varying: tuple[str, ...] = ()
+    ) -> ModelClient:
         """Return the client for a model and who calls it.
+
+        Args:
+            config: Of the model.
+            protocols: What the caller can use, best first.
+            varying: As of `Harness.varying`.
 
         Raises:
             ConfigurationError: They have no protocol in common.
         """
-        for known, protocols, client in self._open:
-            if known == config and protocols == harness_protocols:
+        caller = (protocols, varying)
+        for known, known_caller, client in self._open:
+            if known == config and known_caller == caller:
                 return client
         if self._endpoints is None:
             self._endpoints = model_clients.open_endpoints()
@@ -56,12 +67,13 @@ class Clients:
                 self.beside(self._endpoints.keep_in_step)
         client = model_clients.open_client(
             config,
-            harness_protocols=harness_protocols,
+            harness_protocols=protocols,
             prices=self._prices,
             recorder=self.recorder,
             endpoints=self._endpoints,
+            varying=varying,
         )
-        self._open.append((config, harness_protocols, client))
+        self._open.append((config, caller, client))
         return client
 
     def binding(self) -> Mapping[str, Mapping[str, JSON]]:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
+from agentcompass.components.models import unrolled
 from agentcompass.data import frozen
 from agentcompass.testing import dialects
 from agentcompass.testing.dialects import MESSAGE_USAGE, RESPONSE_USAGE, USAGE, Calls
@@ -195,10 +196,10 @@ def streamed(answer: Reaction) -> Reaction:
     """The same as a stream: a whole answer of any protocol but `openai-completions`."""
     whole = answer.json
     if "choices" in whole:
-        return events(list(dialects.chat_events(whole)))
+        return events(list(unrolled.chat_events(whole)))
     if "output" in whole:
-        return typed_events(dialects.response_events(whole))
-    return typed_events(dialects.message_events(whole))
+        return typed_events(unrolled.response_events(whole))
+    return typed_events(unrolled.message_events(whole))
 
 
 def typed_events(payloads: Iterable[Mapping[str, Any]]) -> Reaction:

@@ -1,13 +1,14 @@
 """The real Claude Code and Codex, from npm, in sandboxes without a network, over the gateway."""
 
 import json
+import re
 import threading
 from pathlib import Path
 
 import pytest
 import trio
 
-from agentcompass import run_evaluation
+from agentcompass import EvaluationFailedError, run_evaluation
 from agentcompass.components.base import LoadContext, SandboxPlan
 from agentcompass.components.harnesses.claude_code.harness import ClaudeCode, ClaudeCodeParams
 from agentcompass.components.harnesses.codex.harness import Codex, CodexParams
@@ -22,6 +23,14 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 AGENTS = {"claude_code": ClaudeCode(ClaudeCodeParams()), "codex": Codex(CodexParams())}
 
+ELSEWHERE = {
+    r"(Today's date is )\d+-\d+-\d+": r"\g<1>2020-02-03",
+    r"(OS Version: )[^\\]+": r"\1Linux 1.0",
+    r"<current_date>[^<]+": "<current_date>2020-02-03",
+    r"<timezone>[^<]+": "<timezone>Asia/Kathmandu",
+}
+"""What agents say about where and when they run, as JSON has it, and what they would say there and then."""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _engine():
@@ -31,23 +40,29 @@ def _engine():
 
 
 def evaluate(folder, endpoint, harness, environment="docker", **options):
-    """Evaluate an agent on one task of HumanEval; returns the result, the record and the steps."""
+    """Evaluate an agent on one task of HumanEval; returns the result, the record and the steps.
+
+    Without an endpoint, `options` name a model that needs none.
+    """
     environments = {
         "docker": {"image": python_image(), "host": engine_host(), "network": "none"},
         "host_process": {"isolation": "bubblewrap", "network": "none"},
+    }
+    model = {
+        "model": "the-model",
+        "model_base_url": getattr(endpoint, "base_url", None),
+        "model_api_key": KEY,
     }
     result = run_evaluation(
         benchmark="humaneval",
         benchmark_params={"sample_ids": ["HumanEval/53"]},
         harness=harness,
-        model="the-model",
-        model_base_url=endpoint.base_url,
-        model_api_key=KEY,
         environment=environment,
         environment_params=environments[environment],
         results_dir=str(folder),
         data_dir=str(PROGRAMS),
         progress="none",
+        **(model if endpoint is not None else {}),
         **options,
     )
     run_dir = Path(result["paths"]["run_dir"])
@@ -89,6 +104,42 @@ def test_a_real_agent_solves_a_task_without_a_network(tmp_path, harness, environ
     assert (record["usage"]["input_tokens"], record["usage"]["unmetered_calls"]) == (24, 0)
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(KEY.encode() in content for content in written)
+
+
+@pytest.mark.parametrize("environment", ["docker", "host_process"])
+@pytest.mark.parametrize("harness", AGENTS)
+def test_a_real_agent_is_replayed_on_another_day_and_another_machine(
+    tmp_path, harness, environment
+):
+    exchanges = tmp_path / "exchanges.jsonl"
+    with FakeEndpoint(Solver()) as endpoint:
+        _, recorded, _ = evaluate(tmp_path, endpoint, harness, environment, record=exchanges)
+    text = exchanges.read_text()
+    for pattern, other in ELSEWHERE.items():
+        text = re.sub(pattern, other, text)
+    assert text != exchanges.read_text()
+    exchanges.write_text(text)
+    model = {"model": f"replay:{exchanges}", "max_retries": 0}
+    result, replayed, _ = evaluate(tmp_path, None, harness, environment, **model)
+    assert result["summary"]["score"] == 1.0
+    assert replayed["answer"] == recorded["answer"]
+    assert replayed["usage"] == recorded["usage"]
+
+
+@pytest.mark.parametrize("harness", AGENTS)
+def test_a_replay_answers_no_real_agent_that_is_told_something_else(tmp_path, harness):
+    exchanges = tmp_path / "exchanges.jsonl"
+    with FakeEndpoint(Solver()) as endpoint:
+        evaluate(tmp_path, endpoint, harness, "host_process", record=exchanges)
+    exchanges.write_text(exchanges.read_text().replace("Add two numbers", "Add three numbers"))
+    model = {"model": f"replay:{exchanges}", "max_retries": 0}
+    with pytest.raises(EvaluationFailedError) as caught:
+        evaluate(tmp_path, None, harness, "host_process", **model)
+    attempts = Path(caught.value.paths["attempts"]).read_text()
+    told = json.loads(attempts)["failure"]
+    assert (told["code"], told["retryable"]) == ("not-recorded", False)
+    assert "three numbers" in told["message"]
+    assert "Add two numbers" in told["message"]
 
 
 @pytest.mark.parametrize("harness", AGENTS)

@@ -2,13 +2,17 @@
 
 import contextlib
 import json
+from types import SimpleNamespace
 
 import httpx
 import trio
 
+from agentcompass.components.base import LoadContext
 from agentcompass.components.environments.place import OpenPlace
 from agentcompass.components.inlet import listening
-from support.opened import Opened
+from agentcompass.components.models import open_replay
+from agentcompass.spec.resolved import ModelConfig
+from support.opened import PRICES, Opened
 
 OPERATIONS = {
     "openai-chat": "/v1/chat/completions",
@@ -79,15 +83,36 @@ class Served:
 @contextlib.asynccontextmanager
 async def serving(endpoint, protocol="openai-chat", *, max_calls=None, **opened):
     """Serve a model; leaving the block ends it."""
+    async with (
+        Opened(endpoint, protocols=(protocol,), **opened) as client,
+        _serving(client, protocol, max_calls) as served,
+    ):
+        yield served
+
+
+@contextlib.asynccontextmanager
+async def replaying(path, protocol, varying=()):
+    """Serve a recording likewise."""
+    config = ModelConfig(id=f"replay:{path}", served_version="1")
+    client = open_replay(config, harness_protocols=(protocol,), prices=PRICES, varying=varying)
+    await client.ready(LoadContext(data_dir=path.parent))
+    await client.check_serving()
+    opened = SimpleNamespace(retries=[])
+    opened.model = client.lend(opened.retries.append)
+    async with _serving(opened, protocol) as served:
+        yield served
+    await client.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _serving(client, protocol, max_calls=None):
     calls = []
 
     async def told(call):
         calls.append(call)
 
-    async with (
-        Opened(endpoint, protocols=(protocol,), **opened) as client,
-        client.model.serve(Door(), on_call=told, max_calls=max_calls) as gateway,
-    ):
+    serve = client.model.serve(Door(), on_call=told, max_calls=max_calls)
+    async with serve as gateway:
         served = Served(client, gateway, protocol, calls)
         try:
             yield served

@@ -44,11 +44,17 @@ class Opened:
         protocols=("openai-chat",),
         prices=PRICES,
         endpoints=None,
+        recorder=None,
         **changes,
     ):
         config = config_for(endpoint, **changes)
         self.client: ModelClient = open_client(
-            config, harness_protocols=protocols, prices=prices, endpoints=endpoints, timing=timing
+            config,
+            harness_protocols=protocols,
+            prices=prices,
+            recorder=recorder,
+            endpoints=endpoints,
+            timing=timing,
         )
         self.retries = []
         self.model: AttemptModel = self.client.lend(self.retries.append)

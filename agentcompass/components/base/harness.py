@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -41,6 +41,13 @@ class Harness(Component[P]):
     brings_client: ClassVar[bool] = False
     """Its programs in the sandbox call the model by themselves, by `Model.serve`."""
     run_timeout_seconds: ClassVar[float] = 1800.0
+
+    def varying(self) -> Sequence[str]:
+        """Return regular expressions of texts in its requests that say something else in each run, such as the date. Pure.
+
+        A replay overlooks them, wherever they stand. Everything else has to be the same as when it was recorded.
+        """
+        return ()
 
     async def preflight(self) -> None:
         """Check that it can work, before anything costs; its `extra` is there.

@@ -235,6 +235,7 @@ class ModelOpener(Protocol):
         prices: Mapping[str, Mapping[str, float]],
         recorder: ModelRecorder | None = None,
         endpoints: ModelEndpoints | None = None,
+        varying: Sequence[str] = (),
     ) -> ModelClient:
-        """Choose the protocol both sides support; ConfigurationError if there is none."""
+        """Choose the protocol both sides support; ConfigurationError if there is none. `varying` is of the harness."""
         ...

@@ -22,7 +22,12 @@ from agentcompass.components.base import (
 from agentcompass.components.messages import Message, Reply, Tool
 from agentcompass.components.models.calls import Caller, Ending, Record, Timing
 from agentcompass.components.models.exchange import Exchanger, Through
-from agentcompass.components.models.failures import REASONING_REFUSED, Wording, revoked
+from agentcompass.components.models.failures import (
+    REASONING_REFUSED,
+    EndpointError,
+    Wording,
+    revoked,
+)
 from agentcompass.components.models.gateway import serve
 from agentcompass.components.models.meter import Meter
 from agentcompass.components.models.paths import candidate_paths
@@ -135,11 +140,16 @@ def _recording(recorder: Recorder, protocol: str, host: str, model: str) -> Reco
                 request={name: item for name, item in ending.body.items() if name != "model"},
                 response=ending.payload,
                 usage=ending.raw_usage,
-                error=error and {"code": error.code, "message": error.message, "hint": error.hint},
+                error=error and _written(error),
             )
         )
 
     return record
+
+
+def _written(error: EndpointError) -> Mapping[str, JSON]:
+    said = {} if error.said is None else {"status": error.said.status, "body": error.said.body}
+    return {"code": error.code, "message": error.message, "hint": error.hint, **said}
 
 
 @final

@@ -54,6 +54,20 @@ class PlainAnswer:
 CompleteAnswer: TypeAlias = PlainAnswer | StreamedAnswer
 
 
+class Head(Protocol):
+    """The beginning of an answer (`net.http.Answer`, or of one that was recorded)."""
+
+    @property
+    def status(self) -> int:
+        """Of HTTP."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By name."""
+        ...
+
+
 class Through(Protocol):
     """Where an answer is handed on while it comes in: to a program that has asked by itself."""
 
@@ -69,7 +83,7 @@ class Through(Protocol):
         """Whether something of an answer has been handed on: then nobody can try again."""
         ...
 
-    def take_head(self, answer: Answer) -> None:
+    def take_head(self, answer: Head) -> None:
         """Take note of an answer that is no error."""
 
     async def hand_on(self, piece: bytes) -> None:

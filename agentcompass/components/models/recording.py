@@ -44,18 +44,7 @@ class Exchange:
     usage: JSON = None
     """As the endpoint told it."""
     error: Mapping[str, JSON] | None = None
-    """`code`, `message`, `hint`."""
-
-    @property
-    def key(self) -> str:
-        """The same for equal requests."""
-        return key_of(self.protocol, self.request)
-
-
-def key_of(protocol: str, request: Mapping[str, JSON]) -> str:
-    """Return what tells requests apart: a hash of protocol and body."""
-    text = json.dumps([protocol, request], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    """`code`, `message`, `hint`; and what the endpoint said, if it did: `status`, `body`."""
 
 
 @final

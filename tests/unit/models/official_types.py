@@ -25,6 +25,7 @@ from openai.types.responses.response_create_params import (
 from pydantic import TypeAdapter
 
 from agentcompass.components.models.protocols import CODECS
+from agentcompass.components.models.unrolled import message_events, response_events
 from agentcompass.records import Usage
 from agentcompass.testing import (
     FakeEndpoint,
@@ -140,7 +141,7 @@ def test_what_the_fake_endpoint_sends_is_an_answer_by_the_official_types(protoco
 def test_the_other_items_of_responses_are_official_too(output):
     answer = dialects.response([output], status="incomplete", reason="max_output_tokens")
     TypeAdapter(Response).validate_python(answer)
-    for payload in dialects.response_events(answer):
+    for payload in response_events(answer):
         TypeAdapter(ResponseStreamEvent).validate_python(payload)
 
 
@@ -149,7 +150,7 @@ def test_the_other_blocks_of_messages_are_official_too():
     content = [dialects.redacted_block(), dialects.text_block("hel")]
     answer = dialects.message(content, stop_reason="refusal", stop_details=details)
     TypeAdapter(AnthropicMessage).validate_python(answer)
-    for payload in dialects.message_events(answer):
+    for payload in message_events(answer):
         if payload["type"] != "ping":
             TypeAdapter(RawMessageStreamEvent).validate_python(payload)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agentcompass.components.messages import Message, ToolCall
 from agentcompass.components.models.anthropic import DEFAULT_MAX_TOKENS, VERSION, Anthropic
 from agentcompass.components.models.anthropic_stream import AnthropicStream
+from agentcompass.components.models.unrolled import message_events
 from agentcompass.errors import ModelError
 from agentcompass.records import Usage
 from agentcompass.testing import dialects
@@ -359,7 +360,7 @@ def assemble(*payloads):
 )
 def test_a_stream_reads_as_the_whole_answer_does(content):
     whole = dialects.message(content, stop_reason="tool_use")
-    answer = assemble(*dialects.message_events(whole))
+    answer = assemble(*message_events(whole))
     assert answer.is_finished
     assert answer.usage == whole["usage"]
     assert CODEC.reply(answer.whole(), USAGE) == CODEC.reply(whole, USAGE)

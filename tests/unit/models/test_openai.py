@@ -11,10 +11,10 @@ from agentcompass.components.messages import Message, Tool, ToolCall
 from agentcompass.components.models.openai_chat import OpenAIChat
 from agentcompass.components.models.openai_completions import OpenAICompletions
 from agentcompass.components.models.openai_stream import ChoiceStream
+from agentcompass.components.models.unrolled import chat_events
 from agentcompass.errors import ModelError
 from agentcompass.records import Usage
 from agentcompass.testing import chat, completion, stream
-from agentcompass.testing.dialects import chat_events
 
 CHAT, TEXT = OpenAIChat(), OpenAICompletions()
 USAGE = Usage(calls=1)

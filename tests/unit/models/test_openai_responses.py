@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agentcompass.components.messages import Message, ToolCall
 from agentcompass.components.models.openai_responses import OpenAIResponses
 from agentcompass.components.models.openai_responses_stream import ResponsesStream
+from agentcompass.components.models.unrolled import response_events
 from agentcompass.errors import ModelError
 from agentcompass.records import Usage
 from agentcompass.testing import dialects
@@ -297,7 +298,7 @@ def assemble(*payloads):
 @pytest.mark.parametrize("status", ["completed", "incomplete"])
 def test_a_stream_reads_as_the_whole_answer_does(output, status):
     whole = dialects.response(output, status=status, reason="max_output_tokens")
-    answer = assemble(*dialects.response_events(whole))
+    answer = assemble(*response_events(whole))
     assert answer.is_finished
     assert answer.usage == whole["usage"]
     assert CODEC.reply(answer.whole(), USAGE) == CODEC.reply(whole, USAGE)

@@ -37,6 +37,10 @@ _ENVIRONMENT: Final = {
     # The gateway has tried before; left to the program are answers that broke off.
     "CLAUDE_CODE_MAX_RETRIES": "3",
 }
+_VARIES: Final = (
+    r"(?<=Today's date is )\d{4}-\d\d-\d\d",
+    r"(?<= - OS Version: ).*",  # of the machine's kernel
+)
 
 
 @frozen(kw_only=True)
@@ -55,6 +59,7 @@ class ClaudeCode(InstalledAgent[ClaudeCodeParams]):
     Params: ClassVar[type] = ClaudeCodeParams
     protocols: ClassVar[tuple[str, ...]] = ("anthropic",)
     published: ClassVar[Published] = CLAUDE_CODE
+    varies: ClassVar[tuple[str, ...]] = _VARIES
 
     def launch(self, program: str, place: Place, gateway: Gateway, model: str) -> Launch:
         """Return how it is started; see `InstalledAgent.launch`."""

@@ -37,6 +37,12 @@ _SETTINGS: Final[Mapping[str, JSON]] = {
     "features.plugins": False,
     "features.apps": False,
 }
+_VARIES: Final = (
+    r"(?<=<current_date>)[^<]*",
+    r"(?<=<timezone>)[^<]*",
+    # of what a command has printed: a name that nobody uses, and how long it took
+    r"\AChunk ID: [0-9a-f]+\nWall time: [0-9.]+ seconds",
+)
 
 
 @frozen(kw_only=True)
@@ -55,6 +61,7 @@ class Codex(InstalledAgent[CodexParams]):
     Params: ClassVar[type] = CodexParams
     protocols: ClassVar[tuple[str, ...]] = ("openai-responses",)
     published: ClassVar[Published] = CODEX
+    varies: ClassVar[tuple[str, ...]] = _VARIES
 
     def launch(self, program: str, place: Place, gateway: Gateway, model: str) -> Launch:
         """Return how it is started; see `InstalledAgent.launch`."""

@@ -69,6 +69,8 @@ class InstalledAgent(Harness[P]):
     sends: ClassVar[tuple[str, ...]] = ("tools", "tool_choice", "stream")
     run_timeout_seconds = 3600.0
     published: ClassVar[Published]
+    varies: ClassVar[tuple[str, ...]] = ()
+    """What of the program's own words differs from run to run; see `varying`."""
 
     def __init__(self, params: P) -> None:
         super().__init__(params)
@@ -89,6 +91,10 @@ class InstalledAgent(Harness[P]):
     @abc.abstractmethod
     def hearing(self, account: Account) -> Hearing:
         """Return what listens to one attempt and writes to its account."""
+
+    def varying(self) -> Sequence[str]:
+        """Return what differs from run to run: by the program's own words, and of what it finds in the user's."""
+        return (*self.varies, *self.params.varying)
 
     async def fetch(self, ctx: LoadContext) -> None:
         """Have the program on this machine, if it is to be brought."""

@@ -25,6 +25,8 @@ class InstalledParams:
     """Replies of the model after which it is stopped; null means no limit."""
     web: bool = False
     """Whether it may use its web tools. Some work by the endpoint, also in a sandbox without a network."""
+    varying: tuple[str, ...] = ()
+    """Regular expressions of texts in its requests that differ from run to run, beside the date and the like: a replay overlooks them."""
     arguments: tuple[str, ...] = ()
     """Further arguments of the program."""
     env_variables: Mapping[str, str] = attrs.field(factory=dict)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -15,17 +14,26 @@ from agentcompass.errors import SandboxError
 _LOOK_SECONDS: Final = 60.0
 _REMOVE_SECONDS: Final = 30.0
 
+_NAME: Final = ".agentcompass"
+"""Of the directory, with a number if others are there: agents tell it to their models, who are to be told the same in each run."""
+_MAX_NUMBER: Final = 1000
 _LOOK: Final = r"""
-name=$1
-shift
+name=$1 max_number=$2
+shift 2
+home=
 for base in "${TMPDIR:-}" "${HOME:-}" /var/tmp /tmp; do
     case $base in /*) ;; *) continue ;; esac
     case $base/ in "$PWD"/*) continue ;; esac
-    dir=${base%/}/$name
-    mkdir -m 700 "$dir" 2>/dev/null && mkdir "$dir/config" && break
-    dir=
+    dir=${base%/}/$name number=1
+    while ! { mkdir -m 700 "$dir" 2>/dev/null && mkdir "$dir/config"; }; do
+        [ "$number" -lt "$max_number" ] && { [ -e "$dir" ] || [ -L "$dir" ]; } || continue 2
+        number=$((number + 1))
+        dir=${base%/}/$name-$number
+    done
+    home=$dir
+    break
 done
-echo "$dir"
+echo "$home"
 uname -m
 library=none
 for each in /lib/ld-musl-*; do [ -e "$each" ] && library=musl; done
@@ -63,8 +71,8 @@ async def settled_in(session: Session, programs: Sequence[str]) -> AsyncIterator
     Raises:
         SandboxError: There is no shell, or no place for a directory (code `no-shell`).
     """
-    name = f".agentcompass-{secrets.token_hex(4)}"
-    looked = await session.exec(["sh", "-c", _LOOK, "sh", name, *programs], timeout=_LOOK_SECONDS)
+    argv = ["sh", "-c", _LOOK, "sh", _NAME, str(_MAX_NUMBER), *programs]
+    looked = await session.exec(argv, timeout=_LOOK_SECONDS)
     home, processor, library, *found = [*looked.stdout.splitlines(), "", "", ""]
     if not home or not processor:
         raise SandboxError(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, final
 
-from agentcompass.net.http import Answer
+from agentcompass.components.models.exchange import Head
 from agentcompass.net.http_server import Answering
 
 _KEPT_HEADERS: Final = ("content-type", "request-id", "x-request-id")
@@ -51,7 +51,7 @@ class Passage:
         """Whether something of an answer has gone on: then nobody can try again."""
         return self._out.is_begun
 
-    def take_head(self, answer: Answer) -> None:
+    def take_head(self, answer: Head) -> None:
         """Remember what an answer is."""
         self._status = answer.status
         self._kept = {

@@ -130,6 +130,19 @@ async def test_a_directory_of_its_own_is_private_and_outside_of_the_work_directo
     assert (mode, place.program) == ("700\n", "/bin/sh") or place.program == "/usr/bin/sh"
 
 
+async def test_a_directory_has_the_same_name_in_each_run_and_another_where_that_is_taken(tmp_path):
+    homes = []
+    for _ in range(2):
+        async with (
+            sandbox(tmp_path, SandboxPlan(), isolation="bubblewrap") as session,
+            settled_in(session, []) as one,
+            settled_in(session, []) as other,
+        ):
+            homes.append((one.home, other.home))
+    assert homes[0] == homes[1]
+    assert homes[0] == (homes[0][0], f"{homes[0][0]}-2")
+
+
 @pytest.mark.docker
 @pytest.mark.usefixtures("docker_engine")
 async def test_a_container_is_looked_at_with_nothing_but_a_shell():
