@@ -8,6 +8,7 @@ import trio
 
 from agentcompass.components.base import ImageSource, Task
 from agentcompass.engine.parts import Parts, explained
+from agentcompass.errors import AgentCompassError, describe
 from agentcompass.spec.resolved import Request
 
 
@@ -17,7 +18,7 @@ async def images_of(
     tasks: Iterable[Task],
     threads: trio.CapacityLimiter,
     *,
-    on_broken: Callable[[Task, BaseException], None] | None = None,
+    on_broken: Callable[[Task, str], None] | None = None,
 ) -> Sequence[ImageSource]:
     """Return the images that the sandboxes of tasks start from, each once, by name; none where the environment has none.
 
@@ -26,7 +27,7 @@ async def images_of(
         request: Whose tasks they are.
         tasks: All that open a sandbox.
         threads: Where components are called.
-        on_broken: Told of a task whose plan fails, in a worker thread; None: that is raised.
+        on_broken: Told of a task whose plan fails, and why, in a worker thread; None: that is raised.
 
     Raises:
         Exception: What a component raised about a plan.
@@ -43,7 +44,7 @@ async def images_of(
             except (Exception, SystemExit) as error:
                 if on_broken is None:
                     raise
-                on_broken(task, error)
+                on_broken(task, _reason(error))
         return found
 
     sources = await trio.to_thread.run_sync(named, abandon_on_cancel=True, limiter=threads)
@@ -63,3 +64,7 @@ async def sizes_of(
         return {}
     with explained(f"environment {request.environment.id!r} could not look at its images"):
         return await parts.environment.check_images(sources)
+
+
+def _reason(error: BaseException) -> str:
+    return error.message if isinstance(error, AgentCompassError) else describe(error)

@@ -105,9 +105,8 @@ class Prefetch:
             await parts.environment.preflight()
             await self._bring_all(parts, sources)
 
-    def _take_broken(self, task: Task, error: BaseException) -> None:
-        text = error.message if isinstance(error, AgentCompassError) else describe(error)
-        self._broken.append((task.id, text))
+    def _take_broken(self, task: Task, reason: str) -> None:
+        self._broken.append((task.id, reason))
 
     async def _bring_program(
         self, parts: Parts, context: LoadContext, threads: trio.CapacityLimiter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, final
+from typing import Any, Final, Literal, TypeVar, final
 
 import attrs
 import trio
@@ -47,6 +47,8 @@ from agentcompass.store.request import written_request
 from agentcompass.store.run import RunInfo, RunPlan, RunStore
 
 T = TypeVar("T")
+_MAX_BROKEN: Final = 3
+"""Tasks that cannot have a sandbox whose reasons are told beforehand."""
 
 
 async def prepare(request: Request, shared: Shared) -> RequestRun:
@@ -154,15 +156,23 @@ async def _make_ready(
 async def _check_images(
     parts: Parts, request: Request, shared: Shared, tasks: Sequence[Task], note: _Note
 ) -> None:
-    """Say how many images must be brought before sandboxes can start from them.
+    """Say how many images must be brought before sandboxes can start from them, and which tasks can have none.
 
     Raises:
-        PreflightError: There are some that cannot be had.
+        PreflightError: There are images that cannot be had.
     """
     sandboxed = [task for task in tasks if parts.needs_sandbox(task)]
     threads = shared.limits.component_threads
-    # A plan that fails is for its own attempts to tell.
-    sources = await images_of(parts, request, sandboxed, threads, on_broken=lambda *_: None)
+    broken: list[str] = []
+
+    def take_broken(task: Task, reason: str) -> None:
+        broken.append(f"{task.id}: {reason}")
+
+    sources = await images_of(parts, request, sandboxed, threads, on_broken=take_broken)
+    if broken:
+        what = counted(len(broken), "task")
+        listed = "; ".join(broken[:_MAX_BROKEN]) + ("; ..." if len(broken) > _MAX_BROKEN else "")
+        note(f"{what} cannot have a sandbox and will fail: {listed}", "warning")
     sizes = await sizes_of(parts, request, sources)
     missing = sum(size is None for size in sizes.values())
     if missing:
@@ -338,8 +348,8 @@ class _Note:
     emit: EventSink
     request: str
 
-    def __call__(self, text: str) -> None:
-        self.emit(Notice(at=wall_clock(), request=self.request, level="info", text=text))
+    def __call__(self, text: str, level: Literal["info", "warning"] = "info") -> None:
+        self.emit(Notice(at=wall_clock(), request=self.request, level=level, text=text))
 
 
 @final

@@ -331,10 +331,10 @@ class EndpointLimiter:
         in_use = self.in_use + self._company.in_use
         if self._window.refused(entry.cuts, now, in_use=in_use, is_binding=self._is_binding):
             self._on_change(True)
-        is_known = self._window.is_loose
+        is_known = self._window.is_proven
         self.pause(self._pauses.refused(entry.pauses, asked_seconds, is_known=is_known))
         is_closed = turn.taken == self._taken_by_all and self._oldest_at() >= entry.at
-        is_closed &= not is_known or self._pauses.is_at_length
+        is_closed &= not self._window.is_loose or self._pauses.is_at_length
         turn.taken = self._taken_by_all
         return is_closed
 

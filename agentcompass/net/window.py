@@ -82,7 +82,9 @@ class Window:
         self._is_confirmed = True
         """A call that began after the last cut was answered: the next refusal begins a new episode."""
         self._n_refused, self._n_until_loose = 0, _REFUSALS
-        self._n_taken, self._counted_since = 0, 0.0
+        self._n_taken = 0
+        self._counted_since: float | None = None
+        """None: no call has been refused since it was opened, which is after the pause that comes with a refusal."""
 
     @property
     def cuts(self) -> int:
@@ -101,7 +103,12 @@ class Window:
 
     @property
     def is_loose(self) -> bool:
-        """Whether the endpoint has taken many calls while it refused others."""
+        """Whether refusals do not cut it now: that is tried, or gets more done."""
+        return self._found.loose > 0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is loose, and the endpoint has taken many calls while it refused others."""
         return self._found.loose > 1
 
     def interval_seconds(self, share: int, elapsed_seconds: float) -> float:
@@ -151,11 +158,11 @@ class Window:
         """
         if cuts != self.cuts:
             return False
-        if self._found.loose:
+        if self.is_loose:
             return self._judge(now)
         self._n_refused = max(0, self._n_refused + (1 if in_use <= _FEW else -1))
         if is_binding and self._n_refused >= self._n_until_loose and self.size < self.cap:
-            self._counted_since = now
+            self._counted_since = None
             self._adopt(Findings(cuts=self.cuts + 1, loose=1))
             return True
         if not self._is_confirmed:
@@ -167,6 +174,8 @@ class Window:
 
     def _judge(self, now: float) -> bool:
         """See after some rounds of calls whether a loose window gets more done; if not, go back to the narrowest."""
+        if self._counted_since is None:
+            self._counted_since = now
         call_seconds, seconds = self.call_seconds or 0.0, now - self._counted_since
         if seconds < _TRIAL_ROUNDS * call_seconds:
             return False
@@ -189,6 +198,9 @@ class Window:
         base = min((found.base for found in same), default=math.inf)
         if base < self._found.base:  # several were refused at once: one episode, one cut
             self._found = min(same, key=lambda found: found.base)
+        loose = max((found.loose for found in same if found.base == self._found.base), default=0)
+        if loose > self._found.loose:
+            self._found = attrs.evolve(self._found, loose=loose)
         self._grown_elsewhere = sum(found.grown for found in same)
 
     def _adopt(self, found: Findings) -> None:

@@ -98,7 +98,7 @@ class _Window:
         begin, n_done = 0, 0
         for number, line in enumerate(self._lines, 1):
             end = begin + len(line.text)
-            inside = [span for span in spans if span[0] < end and span[1] > begin]
+            inside = [span for span in spans if span[0] < end and span[1] > begin < end]
             for start, stop in reversed(inside):
                 line.cut(start - begin, stop - begin, MASK if start >= begin else "")
             n_done = number if end <= until else n_done

@@ -86,12 +86,13 @@ def test_attempts_wait_for_one_build_and_it_is_not_their_time(tmp_path, context)
     assert max(record["phase_seconds"]["wait"] for record in runs.records()) >= 2
 
 
-def test_a_file_that_cannot_be_used_is_its_own_task_s_failure(tmp_path, services):
+def test_a_file_that_cannot_be_used_is_told_beforehand_and_fails_its_own_task(tmp_path, services):
     (tmp_path / "bad.yaml").write_text("services: {s: {image: x, privileged: true}}")
     bad = {"image": python_image(), "compose": "bad.yaml"}
     runs = boxed_runs(tmp_path, bad, services, command="true", count=2)
     done = runs.run()
     assert done.returncode == 1
+    assert "1 task cannot have a sandbox and will fail: task-0: " in done.stderr
     records = {record["task_id"]: record for record in runs.records()}
     assert records["task-0"]["failure"]["code"] == "bad-compose"
     assert "bad.yaml:1:38: services.s.privileged" in records["task-0"]["failure"]["message"]

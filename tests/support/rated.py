@@ -76,6 +76,20 @@ class ConcurrencyServer:
 
 
 @attrs.define
+class CrowdedServer:
+    """Refuses a part of all calls, however many there are, since it has other customers; names no time."""
+
+    part: float
+    chance: random.Random = attrs.field(factory=lambda: random.Random(1))
+
+    def admits(self):
+        return -1 if self.chance.random() < self.part else None
+
+    def done(self):
+        pass
+
+
+@attrs.define
 class Outcome:
     """What came of all calls of a user."""
 

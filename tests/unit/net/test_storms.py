@@ -11,6 +11,7 @@ from agentcompass.net.pauses import Pauses
 from agentcompass.net.shares import Company
 from support.rated import (
     ConcurrencyServer,
+    CrowdedServer,
     FixedMinuteServer,
     Outcome,
     TokenBucketServer,
@@ -52,6 +53,17 @@ async def test_a_storm_of_refusals_costs_little_and_no_call(autojump_clock, name
     assert outcome.done == CALLS
     assert outcome.counted <= MAX_RETRIES
     assert trio.current_time() <= most * CALLS / rate
+
+
+@pytest.mark.parametrize(("part", "most"), [(0.3, 6.0), (0.6, 12.0)])
+async def test_refusals_that_come_however_few_calls_there_are_do_not_narrow_it_for_good(
+    autojump_clock, part, most
+):
+    at_once, outcome = 64, Outcome()
+    await work(limiter_of(1), CrowdedServer(part), outcome, calls=CALLS, at_once=at_once)
+    assert outcome.done == CALLS
+    assert outcome.counted <= MAX_RETRIES
+    assert trio.current_time() <= most * CALLS / at_once
 
 
 async def test_who_says_what_is_allowed_is_hardly_ever_refused(autojump_clock):
