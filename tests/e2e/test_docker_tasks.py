@@ -9,12 +9,10 @@ import time
 import pytest
 import trio
 
-from agentcompass.containers.client import connect
 from agentcompass.containers.errors import DockerError
-from agentcompass.containers.images import Images
-from agentcompass.containers.wire import Ask
 from support.boxed import BOXED, boxed_runs
 from support.docker import LABEL, engine_host, new_name, python_image
+from support.docker_sandboxes import remove_images
 from support.registry import Registry
 
 pytestmark = pytest.mark.docker
@@ -44,23 +42,16 @@ def context(tmp_path):
     """A directory to build from, which takes two seconds; its images are removed afterwards."""
     folder = tmp_path / "context"
     folder.mkdir()
-    label = f"{LABEL}={tmp_path}"
     (folder / "Dockerfile").write_text(
-        f"FROM {python_image()}\nLABEL {label}\nRUN sleep 2; echo {new_name()} > /built\n"
+        f"FROM {python_image()}\nLABEL {LABEL}={tmp_path}\nRUN sleep 2; echo {new_name()} > /built\n"
     )
     yield folder
-
-    async def remove():
-        async with connect(engine_host()) as docker:
-            query = {"filters": {"label": [label]}}
-            for image in await docker.call(Ask("GET", "/images/json", "list images", query=query)):
-                await Images(docker).remove(image["Id"])
 
     async def remove_all():
         with trio.fail_after(60):
             while True:  # a step that is being ended uses one for a moment
                 with contextlib.suppress(DockerError):
-                    return await remove()
+                    return await remove_images(tmp_path)
                 await trio.sleep(0.1)
 
     trio.run(remove_all)

@@ -9,9 +9,11 @@ from agentcompass.components.environments.docker.environment import DockerEnviro
 from agentcompass.components.environments.docker.params import DockerParams
 from agentcompass.containers import life
 from agentcompass.containers.client import connect
+from agentcompass.containers.images import Images
+from agentcompass.containers.wire import Ask
 from agentcompass.records import Lease, ProcessIdentity
 from agentcompass.store.identity import this_process
-from support.docker import engine_host, python_image
+from support.docker import LABEL, engine_host, python_image
 
 DEAD = ProcessIdentity(boot_id="another", pid=1, started=1)
 """A process that is not there any more."""
@@ -56,3 +58,11 @@ async def state_of(name, host=None):
     """How a container stands; None if there is none."""
     async with connect(host or engine_host()) as docker:
         return await life.inspect(docker, name)
+
+
+async def remove_images(label, host=None):
+    """Remove the images with a value of the tests' label."""
+    async with connect(host or engine_host()) as docker:
+        query = {"filters": {"label": [f"{LABEL}={label}"]}}
+        for image in await docker.call(Ask("GET", "/images/json", "list images", query=query)):
+            await Images(docker).remove(image["Id"])

@@ -4,12 +4,9 @@ import pytest
 import trio
 
 from agentcompass.components.base import ImageBuild, ImageSource, SandboxPlan
-from agentcompass.containers.client import connect
-from agentcompass.containers.images import Images
-from agentcompass.containers.wire import Ask
 from agentcompass.errors import PreflightError, SandboxError
 from support.docker import LABEL, engine_host, new_name, python_image
-from support.docker_sandboxes import docker_env, docker_lease
+from support.docker_sandboxes import docker_env, docker_lease, remove_images
 from support.registry import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine")]
@@ -26,10 +23,7 @@ async def task(tmp_path):
     )
     (tmp_path / "mark").write_text(new_name())
     yield tmp_path
-    async with connect(engine_host()) as docker:
-        query = {"filters": {"label": [f"{LABEL}={tmp_path}"]}}
-        for image in await docker.call(Ask("GET", "/images/json", "list images", query=query)):
-            await Images(docker).remove(image["Id"])
+    await remove_images(tmp_path)
 
 
 @pytest.fixture(scope="module")

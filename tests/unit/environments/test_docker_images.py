@@ -8,11 +8,9 @@ from agentcompass.components.environments.docker import engine as engine_module
 from agentcompass.components.environments.docker import progress
 from agentcompass.containers import life, resources
 from agentcompass.containers.client import connect
-from agentcompass.containers.images import Images
-from agentcompass.containers.wire import Ask
 from agentcompass.errors import PreflightError, SandboxError
 from support.docker import LABEL, RUN, engine_host, new_name, python_image
-from support.docker_sandboxes import docker_env, docker_lease, docker_sandbox
+from support.docker_sandboxes import docker_env, docker_lease, docker_sandbox, remove_images
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine")]
 
@@ -29,10 +27,7 @@ async def recipe(tmp_path):
     )
     (tmp_path / "mark").write_text(new_name())
     yield tmp_path
-    async with connect(engine_host()) as docker:
-        query = {"filters": {"label": [f"{LABEL}={tmp_path}"]}}
-        for image in await docker.call(Ask("GET", "/images/json", "list images", query=query)):
-            await Images(docker).remove(image["Id"])
+    await remove_images(tmp_path)
 
 
 async def check(env, *plans):
@@ -105,7 +100,7 @@ async def test_another_content_is_another_image(recipe):
     (recipe / "mark").write_text("changed")
     assert await check(env, SandboxPlan()) == {str(recipe / "Dockerfile")}
     (recipe / "Dockerfile").unlink()
-    with pytest.raises(PreflightError, match="no Dockerfile"):
+    with pytest.raises(PreflightError, match=r"\n  there is no /\S*/Dockerfile\n"):
         await check(env, SandboxPlan())
     (recipe / "Dockerfile").write_text("nonsense")
 

@@ -106,7 +106,10 @@ class Supply:
         if len(pulled) <= MAX_LOOKED_UP:
             await together(*(partial(look_up, source) for source in pulled))
         if problems:
-            lines = [f"  {name}: {why}" for name, why in sorted(problems.items())]
+            lines = [
+                f"  {why}" if name in why else f"  {name}: {why}"
+                for name, why in sorted(problems.items())
+            ]
             raise PreflightError(
                 "these images cannot be had:\n" + "\n".join(lines),
                 hint="Check their names, `docker login` for private ones, and the parameters image, build and pull.",
