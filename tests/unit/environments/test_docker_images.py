@@ -45,7 +45,7 @@ async def test_what_is_there_needs_nothing_and_what_cannot_be_had_is_named():
     wanted = ("", MISSING, f"{MISSING}2", python_image())
     with pytest.raises(PreflightError) as caught:
         await check(env, *(SandboxPlan(image=name or None) for name in wanted))
-    assert f"\n  the engine did not find the image {MISSING} " in caught.value.message
+    assert f"  {MISSING}: " in caught.value.message
     assert f"  {MISSING}2: " in caught.value.message
     assert python_image() not in caught.value.message
 

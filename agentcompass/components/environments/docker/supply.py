@@ -107,7 +107,7 @@ class Supply:
             await together(*(partial(look_up, source) for source in pulled))
         if problems:
             lines = [
-                f"  {why}" if name in why else f"  {name}: {why}"
+                f"  {why}" if why.endswith(name) else f"  {name}: {why}"
                 for name, why in sorted(problems.items())
             ]
             raise PreflightError(
