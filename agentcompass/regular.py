@@ -1,12 +1,18 @@
-"""Files that are read as files: a pipe or a device in their place, or a link to one, neither blocks nor never ends."""
+"""Files that are read as files, and appended to as a whole.
+
+A pipe or a device in their place, or a link to one, neither blocks nor never ends.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+_PIECE: Final = 64 * 1024
 
 
 class NotRegularError(OSError):
@@ -44,3 +50,38 @@ def read_regular(path: Path) -> bytes:
     """
     with open_regular(path) as file:
         return file.read()
+
+
+def append_all(descriptor: int, data: bytes) -> int:
+    """Append all of `data` or nothing: what got in before an error is cut off again.
+
+    Returns:
+        Where it begins, in bytes.
+
+    Raises:
+        OSError: Nothing was appended (unless even cutting failed: then a torn line is left, which readers drop).
+    """
+    start = os.lseek(descriptor, 0, os.SEEK_END)
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, start)
+        raise
+    return start
+
+
+def cut_torn_line(descriptor: int) -> None:
+    """Cut off what stands after the last line break of a file, which is all that a crash may have left of a line."""
+    end = size = os.lseek(descriptor, 0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - _PIECE)
+        piece = os.pread(descriptor, end - start, start)
+        if (at := piece.rfind(b"\n")) >= 0:
+            end = start + at + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(descriptor, end)

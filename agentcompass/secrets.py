@@ -1,8 +1,8 @@
 """Secret values: a type that never prints, and a scrubber that removes known values from text.
 
 Scrubbing is by *value*, where text is written. Nothing is altered for its name: a result field called
-`max_token` is left alone. A value is found as it is, inside JSON (also JSON in JSON) and Python literals,
-percent-encoded, and as base64 of just itself. It is not found where it was mixed with other text before it was
+`max_token` is left alone. A value is found as it is, inside JSON and Python literals (also of
+these in each other), percent-encoded, and as base64 of just itself. It is not found where it was mixed with other text before it was
 encoded (base64 of `user:key`), nor as hexadecimal digits, a hash, reversed or compressed.
 """
 
@@ -19,6 +19,8 @@ MASK: Final = "[secret]"
 MIN_LENGTH: Final = 6
 """Shorter values are not scrubbed: masking every `x` of a log would hide the log, not the secret."""
 
+_MORE: Final = " ..."
+_WORDS: Final = re.compile(r".*\S(?=\s)", re.DOTALL)
 _ESCAPE: Final = re.compile(r"%[0-9A-F]{2}")
 
 
@@ -62,6 +64,17 @@ class Secret:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Secret is never pickled")
+
+
+def beginning(text: str, limit: int) -> str:
+    """Return a text, or its beginning of at most so many characters, cut between words.
+
+    For what is scrubbed later: half a secret would not be found.
+    """
+    if len(text) <= limit:
+        return text
+    words = _WORDS.match(text, 0, limit - len(_MORE) + 1)
+    return f"{'' if words is None else words[0]}{_MORE}"
 
 
 @final
@@ -145,14 +158,8 @@ def _scrubbed(pattern: re.Pattern[bytes], data: bytes, until: int) -> list[bytes
 
 def _encodings(value: str) -> set[str]:
     """The forms in which a value reaches files; docs/results.md lists them for users."""
-    ascii_json = json.dumps(value)[1:-1]
-    forms = {
-        value,
-        ascii_json,
-        json.dumps(value, ensure_ascii=False)[1:-1],
-        json.dumps(ascii_json)[1:-1],
-        repr(value)[1:-1],
-    }
+    quoted = _quotations(value)
+    forms = {value, *quoted, *(form for one in quoted for form in _quotations(one))}
     data = _bytes(value)
     for percent in (
         quote(data, safe=""),
@@ -164,6 +171,13 @@ def _encodings(value: str) -> set[str]:
     for base64_text in (base64.b64encode(data), base64.urlsafe_b64encode(data)):
         forms.add(base64_text.decode().rstrip("="))
     return {form for form in forms if len(form) >= MIN_LENGTH}
+
+
+def _quotations(value: str) -> set[str]:
+    """A value as it stands within quotation marks."""
+    quoted = (json.dumps(value), json.dumps(value, ensure_ascii=False), repr(value))
+    beside_a_double_one = repr(f'"{value}')  # which has Python mask single ones
+    return {*(text[1:-1] for text in quoted), beside_a_double_one[2:-1]}
 
 
 def _bytes(value: str) -> bytes:

@@ -18,6 +18,7 @@ import trio
 from agentcompass.components.base import AgentOutcome, Evaluation
 from agentcompass.errors import EvaluatorError, InfraError, SandboxError, counted, describe
 from agentcompass.records import Failure, Metric, Phase
+from agentcompass.secrets import beginning
 
 DIED: Final = "sandbox-died"
 """Code of a `SandboxError`: the sandbox broke while it was used."""
@@ -140,10 +141,10 @@ def failure_from(error: BaseException, phase: Phase) -> Failure:
         return Failure(
             phase=phase,
             code=str(leaf.code),
-            message=own_words[:MESSAGE_LENGTH],
+            message=beginning(own_words, MESSAGE_LENGTH),
             retryable=bool(leaf.retryable),
         )
-    return Failure(phase=phase, code=_code(leaf), message=text[:MESSAGE_LENGTH])
+    return Failure(phase=phase, code=_code(leaf), message=beginning(text, MESSAGE_LENGTH))
 
 
 def with_causes(failure: Failure, used: Mapping[str, Mapping[str, Any]]) -> Failure:

@@ -155,9 +155,8 @@ class EndpointLimiter:
         Args:
             unseen_seconds: How long nothing may be heard of this user.
         """
-        waits_for = self._binds if self._line else None
         now = trio.current_time()
-        requests, tokens = self._rates.wanted(now, waits_for)
+        requests, tokens = self._rates.wanted(now, self._waits_for(is_new=self._is_held))
         requests_settled_at, tokens_settled_at = self._rates.settled_at(now, unseen_seconds)
         return Standing(
             cap=self.limits.cap,
@@ -196,11 +195,17 @@ class EndpointLimiter:
     def _may_do(self) -> tuple[float, ...]:
         return self.limit, self._window.cuts, self._pauses.resume_at
 
+    def _waits_for(self, *, is_new: bool) -> Cause | None:
+        """What holds up those who wait; who is new here may have many that are not there yet."""
+        if is_new:
+            return "start"
+        return self._binds if self._line else None
+
     def _divide(self, *, is_new: bool = False) -> bool:
         """Take one's own part of what is to be divided; return whether that changed one's rates much."""
         now = trio.current_time()
         self._window.cap = self.limits.cap + self._company.cap
-        wants = [self._rates.wanted(now, self._binds if self._line else None)]
+        wants = [self._rates.wanted(now, self._waits_for(is_new=is_new))]
         wants += [(other.wants_requests, other.wants_tokens) for other in self._company.others]
         return self._rates.share(wants, now, is_new=is_new)
 

@@ -19,7 +19,7 @@ _RECENT_SECONDS: Final = 10.0
 """How long ago use counts as recent."""
 _ROOM: Final = 1.5
 """So much more than its recent use is left to somebody who does not have to wait."""
-_NOTICED_SECONDS: Final = 1.0
+_NOTICED_SECONDS: Final = 2.0
 """Whoever joins others leaves them what they may take before they know of it."""
 _LEAST_PART: Final = 0.9
 """Of a share that is used in any case, though the buckets of several hold too much for it: where it is less than ten each."""
@@ -151,11 +151,16 @@ class Rates:
             self._tokens.take(tokens, now)
 
     def wanted(self, now: float, waits_for: str | None) -> tuple[float, float]:
-        """Return the requests and the tokens per minute that their user could do with; 0 where any number is allowed."""
+        """Return the requests and the tokens per minute that their user could do with; 0 where any number is allowed.
+
+        Args:
+            now: The present time.
+            waits_for: What holds up the user's calls; at the `start` that will be both.
+        """
         requests, tokens = self._requests, self._tokens
         return (
-            requests.wanted(now, is_waited_for=waits_for == "rpm") if requests else 0.0,
-            tokens.wanted(now, is_waited_for=waits_for == "tpm") if tokens else 0.0,
+            requests.wanted(now, is_waited_for=waits_for in ("rpm", "start")) if requests else 0.0,
+            tokens.wanted(now, is_waited_for=waits_for in ("tpm", "start")) if tokens else 0.0,
         )
 
     def settled_at(self, now: float, unseen_seconds: float) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from agentcompass.errors import StoreError
+from agentcompass.regular import append_all
 
 _HINTS: Final = {
     errno.ENOSPC: "Free disk space, then run again with --reuse: what is graded is kept.",
@@ -115,27 +116,6 @@ def append_to(path: Path, data: bytes) -> int:
         return append_all(descriptor, data)
     finally:
         os.close(descriptor)
-
-
-def append_all(descriptor: int, data: bytes) -> int:
-    """Append all of `data` or nothing: what got in before an error is cut off again.
-
-    Returns:
-        Where it begins, in bytes.
-
-    Raises:
-        OSError: Nothing was appended (unless even cutting failed: then a torn line is left, which readers drop).
-    """
-    start = os.lseek(descriptor, 0, os.SEEK_END)
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, start)
-        raise
-    return start
 
 
 def open_append(path: Path, *, exclusive: bool = False) -> int:

@@ -11,8 +11,9 @@ from typing import final
 
 from agentcompass.errors import StoreError
 from agentcompass.records import JSON
+from agentcompass.regular import append_all
 from agentcompass.store import jsonl
-from agentcompass.store.files import append_all, append_to, open_append, store_error
+from agentcompass.store.files import append_to, open_append, store_error
 
 _log = logging.getLogger("agentcompass.store")
 

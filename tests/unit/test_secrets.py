@@ -15,6 +15,8 @@ ENCODINGS = {
     "as it is": lambda text: text,
     "JSON": lambda text: json.dumps({"a": text}),
     "JSON in characters beyond ASCII": lambda text: json.dumps(text, ensure_ascii=False),
+    "a Python literal in JSON": lambda text: json.dumps(repr(text)),
+    "JSON in a Python literal": lambda text: repr(json.dumps(text)),
     "JSON in JSON": lambda text: json.dumps(json.dumps(text)),
     "a Python literal": repr,
     "quote": quote,
@@ -34,7 +36,7 @@ def scrubber(*values):
 
 
 @pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
-@pytest.mark.parametrize("value", [VALUE, "sk-plain-0123456789"])
+@pytest.mark.parametrize("value", [VALUE, "sk-plain-0123456789", r"back\slash-'k\e'y"])
 def test_a_value_is_found_in_every_encoding_that_is_promised(encode, value):
     encoded = encode(value)
     cleaned = scrubber(value).scrub(f"before {encoded} after")

@@ -31,6 +31,7 @@ from agentcompass.components.messages import Message
 from agentcompass.data import frozen
 from agentcompass.errors import EvaluatorError
 from agentcompass.records import JSON, Metric
+from agentcompass.secrets import beginning
 from agentcompass.spec.problems import Problems
 from agentcompass.spec.ranges import NonNegativeFloat, PositiveFloat
 from agentcompass.spec.resolved import ModelConfig
@@ -216,7 +217,7 @@ class JsonLines(Benchmark[JsonLinesParams]):
                 is_correct=False, details={**details, "result": "answer_pattern matched nothing"}
             )
         if self.params.answer_pattern is not None:
-            details["extracted"] = text[:MAX_SHOWN]
+            details["extracted"] = beginning(text, MAX_SHOWN)
         return _evaluation(is_correct=is_correct, details=details)
 
     def judge_model(self) -> ModelConfig | None:
@@ -304,7 +305,7 @@ def _evaluation(*, is_correct: bool, details: dict[str, JSON]) -> Evaluation:
 
 
 def _shown(answers: tuple[str, ...]) -> JSON:
-    shown = [answer[:MAX_SHOWN] for answer in answers]
+    shown = [beginning(answer, MAX_SHOWN) for answer in answers]
     return shown[0] if len(shown) == 1 else shown
 
 

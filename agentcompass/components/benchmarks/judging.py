@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias, final
 
 import attrs
@@ -22,7 +23,7 @@ from agentcompass.components.messages import Message
 from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError, EvaluatorError
 from agentcompass.records import JSON
-from agentcompass.secrets import Secret
+from agentcompass.secrets import Secret, beginning
 from agentcompass.spec.protocols import AUTO
 from agentcompass.spec.ranges import Range
 from agentcompass.spec.resolved import CALL_SETTINGS, ModelConfig
@@ -35,6 +36,13 @@ MAX_ANSWER: Final = 100_000
 """Characters of an answer that a judge is shown: head and tail."""
 MAX_REASON: Final = 2000
 """Characters of a reason that a record shows."""
+MAX_SAID: Final = 200
+"""Characters of a reply that an error shows."""
+_MAX_EFFORT: Final = 1_000_000
+"""Characters that are read in vain in search of JSON in a reply: it might go on for hours with `{"a": {"a": ...`."""
+_DEEP: Final = 10_000
+"""So many count for what is nested too deep to be read."""
+_WORD: Final = re.compile(r"\w")
 VERDICTS: Final = {"correct": True, "incorrect": False}
 
 _SYSTEM: Final = """\
@@ -153,7 +161,7 @@ class Judgement:
             "votes": [
                 {
                     "verdict": "correct" if vote.is_correct else "incorrect",
-                    "reason": vote.reason[:MAX_REASON],
+                    "reason": beginning(vote.reason, MAX_REASON),
                 }
                 for vote in self.votes
             ]
@@ -204,7 +212,7 @@ async def _vote(judge: Model, case: Case) -> Vote:
         messages.append(Message(role="user", content=_AGAIN))
     said = messages[-2].text.strip()
     raise EvaluatorError(
-        f"the judge gave no verdict that could be read, {MAX_ASKED} times; at last: {said[:200]!r}",
+        f"the judge gave no verdict that could be read, {MAX_ASKED} times; at last: {beginning(said, MAX_SAID)!r}",
         code="judge-unreadable",
     )
 
@@ -232,20 +240,33 @@ def _cut(text: str) -> str:
 
 
 def _verdict(text: str) -> tuple[bool, str] | None:
-    """Read the JSON object of a reply that has a verdict; None if there is none, or several that differ."""
+    """Read the JSON object with a verdict that a reply ends with; None if it does not, or has another that differs.
+
+    What stands in the middle may be a quotation from the answer, whose author would like to judge it.
+    """
+    objects = list(_objects(text))
+    if not objects or _WORD.search(text, objects[-1][1]):
+        return None
+    found = [_read(value) for value, _end in objects]
+    verdicts = [verdict for verdict in found if verdict is not None]
+    is_unanimous = len({is_correct for is_correct, _reason in verdicts}) == 1
+    return found[-1] if is_unanimous else None
+
+
+def _objects(text: str) -> Iterator[tuple[Any, int]]:
+    """The JSON objects in a text, each with where it ends; none after too much that only looked like some."""
     decoder = json.JSONDecoder()
-    found: list[tuple[bool, str]] = []
-    at = text.find("{")
-    while at != -1:
+    effort, at = 0, text.find("{")
+    while at != -1 and effort < _MAX_EFFORT:
         try:
             value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end = at + 1
+        except json.JSONDecodeError as error:
+            effort, end = effort + error.pos - at, at + 1
+        except RecursionError:
+            effort, end = effort + _DEEP, at + 1
         else:
-            verdict = _read(value)
-            found += [] if verdict is None else [verdict]
+            yield value, end
         at = text.find("{", end)
-    return found[-1] if len({is_correct for is_correct, _reason in found}) == 1 else None
 
 
 def _read(value: Any) -> tuple[bool, str] | None:

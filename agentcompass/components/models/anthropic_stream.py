@@ -54,6 +54,8 @@ class AnthropicStream:
         """An error object that came instead of the rest."""
         self.is_finished = False
         """The endpoint said why the answer ends."""
+        self.is_over = False
+        """Nothing more of the answer comes."""
         self._message: dict[str, JSON] = {}
         self._blocks: dict[int, _Block] = {}
         self._usage: JSON = None
@@ -88,7 +90,7 @@ class AnthropicStream:
             self._has_final_usage |= isinstance(payload.get("usage"), Mapping)
             self.is_finished |= self._message.get("stop_reason") is not None
         elif kind == "message_stop":
-            self.is_finished = True
+            self.is_finished = self.is_over = True
 
     def whole(self) -> dict[str, JSON]:
         """Return the answer in one piece."""

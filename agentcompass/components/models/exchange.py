@@ -325,18 +325,22 @@ class _StreamReader:
             self._take_events(self._decoder.feed(chunk))
         except EventTooLargeError as error:
             raise malformed(str(error)) from error
-        return not (self._is_done or self.answer.error)
+        return not (self._is_over or self.answer.error)
 
     def finish(self) -> StreamedAnswer:
         """Return the answer after its last byte; raises `EndpointError` if it is not complete."""
         self._take_events(self._decoder.finish())
-        if not (self._is_done or self.answer.error or self.answer.is_finished):
+        if not (self.answer.error or self.answer.is_finished):
             raise malformed("the stream ended before the answer did")
         return self.answer
 
+    @property
+    def _is_over(self) -> bool:
+        return self._is_done or self.answer.is_over
+
     def _take_events(self, events: Sequence[ServerSentEvent]) -> None:
         for event in events:
-            if self._is_done:
+            if self._is_over:
                 return
             if event.data.strip() == DONE:
                 self._is_done = True

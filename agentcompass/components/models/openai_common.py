@@ -31,8 +31,24 @@ def with_stream_usage(body: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def choices_failure(payload: Mapping[str, JSON]) -> JSON:
-    """Return an error that came as if all were well; None if there is none."""
-    return payload if payload.get("error") and not payload.get("choices") else None
+    """Return an error that came as if all were well, also beside a choice or in it; None if there is none."""
+    if payload.get("error"):
+        return payload
+    choices = payload.get("choices")
+    is_there = isinstance(choices, list) and choices and isinstance(choices[0], Mapping)
+    return choice_failure(first_choice(payload)) if is_there else None
+
+
+def choice_failure(choice: Mapping[str, JSON]) -> JSON:
+    """Return the error that a choice ended with; None if there is none.
+
+    No part of OpenAI's API: routers to many endpoints say so where one of these fails in the middle of an answer.
+    Source: OpenRouter API reference, "Errors" (`finish_reason: "error"`).
+    """
+    error = choice.get("error")
+    if not error and choice.get("finish_reason") != "error":
+        return None
+    return {"error": error or {"message": "the answer ended with an error"}}
 
 
 def beside_call(call: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -41,7 +57,7 @@ def beside_call(call: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def first_choice(payload: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Return the first choice of an answer.
+    """Return the first choice of an answer, wherever it is listed.
 
     Raises:
         ModelError: There is none (`malformed-response`).
@@ -51,7 +67,8 @@ def first_choice(payload: Mapping[str, JSON]) -> Mapping[str, JSON]:
         raise malformed("it has no choices")
     if not isinstance(choices[0], Mapping):
         raise malformed("its first choice is no object")
-    return choices[0]
+    others = (choice for choice in choices if isinstance(choice, Mapping))
+    return next((choice for choice in others if not choice.get("index")), choices[0])
 
 
 def stop_reason(choice: Mapping[str, JSON]) -> StopReason:

@@ -25,6 +25,8 @@ class ResponsesStream:
         """An error object that came instead of the rest."""
         self.is_finished = False
         """The endpoint said how the response ended."""
+        self.is_over = False
+        """Nothing more of the answer comes."""
         self._items: dict[int, JSON] = {}
         self._response: Mapping[str, JSON] = {}
 
@@ -44,7 +46,7 @@ class ResponsesStream:
             self.error = {"error": response.get("error") or {"message": "the response failed"}}
         elif kind in _LAST:
             self._response = self._end(payload)
-            self.is_finished = True
+            self.is_finished = self.is_over = True
         elif kind == "response.output_item.done":
             index = payload.get("output_index")
             # some servers give no index: then the order is that of arrival

@@ -13,7 +13,7 @@ import attrs
 
 from agentcompass.components.models.failures import malformed
 from agentcompass.components.models.fields import objects
-from agentcompass.components.models.openai_common import beside_call
+from agentcompass.components.models.openai_common import beside_call, choice_failure
 from agentcompass.components.models.usage import merged
 from agentcompass.records import JSON
 
@@ -75,6 +75,9 @@ class ChoiceStream:
         """An error object that came instead of the rest."""
         self.is_finished = False
         """The endpoint said why the answer ends."""
+        self.is_over = False
+        """Never: usage may come later, and the end has a word of its own."""
+        self._is_empty = True
         self._head: dict[str, JSON] = {}
         self._choice: dict[str, JSON] = {}
         self._texts: dict[str, list[str]] = {}
@@ -103,7 +106,9 @@ class ChoiceStream:
                 self._add_choice(choice)
 
     def whole(self) -> dict[str, JSON]:
-        """Return the answer in one piece."""
+        """Return the answer in one piece, without a choice if none came."""
+        if self._is_empty:
+            return {**self._head, "choices": [], "usage": self.usage}
         texts = {name: "".join(parts) for name, parts in self._texts.items()}
         if "text" in texts:
             self._choice["text"] = texts["text"]
@@ -122,6 +127,10 @@ class ChoiceStream:
         return {**self._head, "choices": [self._choice], "usage": self.usage}
 
     def _add_choice(self, choice: Mapping[str, Any]) -> None:
+        self._is_empty = False
+        if (failure := choice_failure(choice)) is not None:
+            self.error = failure
+            return
         if choice.get("finish_reason"):
             self._choice["finish_reason"] = choice["finish_reason"]
             self.is_finished = True

@@ -34,6 +34,11 @@ class StreamedAnswer(Protocol):
         """Whether the endpoint said why the answer ends."""
         ...
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more of the answer comes: what an endpoint sends after that is not waited for."""
+        ...
+
     def add(self, payload: JSON) -> None:
         """Take the data of one event.
 

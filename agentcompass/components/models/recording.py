@@ -7,6 +7,7 @@ secrets are removed from what is written.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ import trio
 from agentcompass.data import frozen
 from agentcompass.errors import ConfigurationError, ModelError
 from agentcompass.records import JSON
-from agentcompass.regular import open_regular
+from agentcompass.regular import append_all, cut_torn_line, open_regular
 from agentcompass.secrets import Scrubber
 
 SCHEMA: Final = 1
@@ -122,20 +123,25 @@ class Recorder:
         line = json.dumps({"recording": SCHEMA, **attrs.asdict(exchange)}) + "\n"
         line = self._scrubber.scrub(line)
         try:
-            with self._lock, self._path.open("ab") as file:
-                start = file.tell()
-                try:
-                    file.write(line.encode())
-                    file.flush()
-                except OSError:
-                    file.truncate(start)
-                    raise
+            with self._lock:
+                _append(self._path, line.encode())
         except OSError as error:
             raise ModelError(
                 f"the exchange could not be written to {self._path}: {error.strerror or error}",
                 code="recording-failed",
                 retryable=False,
             ) from error
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Append a line, all of it or nothing; what a run that was killed left of one is cut off."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # another run may be recording to it
+        cut_torn_line(descriptor)
+        append_all(descriptor, line)
+    finally:
+        os.close(descriptor)
 
 
 def first(path: Path) -> Exchange:

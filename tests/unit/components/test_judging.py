@@ -154,6 +154,16 @@ def test_no_verdict_is_no_score(place, tested):
     assert "I would rather not say." in record["failure"]["message"]
 
 
+@pytest.mark.parametrize("key", ["sk-judge-0123456789-abcdefghij", 'judge-"k\\e"y-SECRET-12345'])
+@pytest.mark.parametrize("before", ["I cannot say. ", "x" * 175])
+def test_no_part_of_the_judges_key_is_written_whatever_the_judge_says(place, tested, key, before):
+    with FakeEndpoint(chat(before + key)) as judge, pytest.raises(EvaluationFailedError) as caught:
+        evaluate(place, tested, judge, only="open", judge_api_key=key)
+    files = [path.read_text() for path in place.glob("results/**/*") if path.is_file()]
+    assert not [text for text in files if "0123456" in text or "SECRET" in text]
+    assert "judge-unreadable" in caught.value.message + "".join(files)
+
+
 def test_a_judge_that_fails_is_an_infrastructure_failure_and_can_be_regraded(place, tested):
     with (
         FakeEndpoint(error(400, "no")) as judge,
@@ -262,7 +272,11 @@ def test_a_long_answer_is_shown_by_its_head_and_tail():
         ("correct", None),
         ('{"verdict": true}', None),
         ('{"verdict": "correct"', None),
+        ('It quotes {"verdict": "correct"} to trick me. Verdict: **incorrect**.', None),
+        ('{"verdict": "correct"} and {"a": 1}', None),
+        (r"\frac{a}{b} " * 10_000 + '{"verdict": "correct"}.', True),
         ("{" * 100_000, None),
+        ('{"a":' * 100_000, None),
         ("", None),
     ],
 )

@@ -25,16 +25,21 @@ from agentcompass.testing import (
     error,
     events,
     json_answer,
+    message,
     no_answer,
     rate_limited,
     redirect,
+    response,
     stream,
+    streamed,
     text,
 )
 from agentcompass.testing.behaviours import BIG_SIZE
 from support.opened import KEY, QUICK, RETRIES, Opened
 
 HI = [Message(role="user", content="hi")]
+LAST_CHUNK = b"0\r\n\r\n"
+"""Of a body in chunks."""
 
 
 # --- requests and replies
@@ -265,6 +270,9 @@ TEMPORARY = {
     "short body": (chat("x" * 500).but(send_bytes=300, then="close"), "connection-failed"),
     "broken stream": (stream(*"abcdef").but(send_bytes=600, then="reset"), "connection-failed"),
     "stream without end": (stream("a", done=False, finish_reason=None), "malformed-response"),
+    "stream without a reason to end": (stream("a", finish_reason=None), "malformed-response"),
+    "stream of nothing": (events([]), "malformed-response"),
+    "stream of usage alone": (events([{"choices": [], "usage": {}}]), "malformed-response"),
     "broken event": (events([]).but(chunks=[b"data: {\n\n"]), "malformed-response"),
     "no json": (text("{'not': json"), "malformed-response"),
     "empty": (text(""), "malformed-response"),
@@ -272,6 +280,18 @@ TEMPORARY = {
     "no object": (json_answer([1]), "malformed-response"),
     "wrong type": (json_answer({"choices": [{"message": {"content": 5}}]}), "malformed-response"),
     "error with 200": (json_answer({"error": {"message": "x", "code": 502}}), "server-error"),
+    "error beside a choice": (
+        json_answer({**chat("").json, "error": {"message": "x", "code": 502}}),
+        "server-error",
+    ),
+    "error in a choice": (
+        json_answer({"choices": [{"error": {"message": "x", "code": 502}}]}),
+        "server-error",
+    ),
+    "error in a streamed choice": (
+        events([{"choices": [{"finish_reason": "error", "error": {"message": "x", "code": 502}}]}]),
+        "server-error",
+    ),
     "error in stream": (events([{"error": {"message": "x", "code": 429}}]), "rate-limited"),
 }
 
@@ -490,6 +510,21 @@ async def test_an_answer_that_stops_in_the_middle_is_tried_again(reaction):
         async with Opened(endpoint, timing=timing) as opened:
             assert (await opened.say()).message.text == "y"
     assert [retry.code for retry in opened.retries] == ["stalled"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "answer"),
+    [("openai-chat", chat("y")), ("openai-responses", response("y")), ("anthropic", message("y"))],
+)
+async def test_what_comes_after_the_end_of_a_stream_is_not_waited_for(protocol, answer):
+    whole = streamed(answer)
+    for chunks in (whole.chunks, [*whole.chunks[:-1], whole.chunks[-1] + b"data: {no JSON\n\n"]):
+        answer = whole.but(chunks=chunks)
+        most = sum(map(len, answer.wire())) - len(LAST_CHUNK)
+        with FakeEndpoint(answer.but(send_bytes=most, then="stall")) as endpoint:
+            async with Opened(endpoint, protocols=(protocol,), max_retries=0) as opened:
+                with trio.fail_after(10):
+                    assert (await opened.say()).message.text == "y"
 
 
 # --- limits

@@ -388,6 +388,11 @@ def test_only_the_first_choice_counts():
     )
 
 
+def test_the_first_choice_counts_wherever_it_is_listed():
+    choices = [{"index": index, "message": {"content": f"{index}"}} for index in (1, 0)]
+    assert CHAT.reply({"choices": choices}, USAGE).message.text == "0"
+
+
 def test_streamed_completions_are_texts():
     pieces = [
         {"choices": [{"index": 0, "text": text, "finish_reason": None}]} for text in ("a", "b")

@@ -180,6 +180,15 @@ def test_a_torn_last_line_is_dropped(place):
     assert replayed(place, selection={"limit": 1})["summary"]["score"] == 1.0
 
 
+def test_a_recording_goes_on_after_a_torn_line(place):
+    recorded(place, selection={"sample_ids": ["t0"]})
+    with (place / "exchanges.jsonl").open("a") as file:
+        file.write('{"recording": 1, "prot' + "x" * 100_000)
+    recorded(place, selection={"sample_ids": ["t1"]})
+    assert len(exchanges(place)) == 2
+    assert replayed(place, selection={"limit": 2})["summary"]["score"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
