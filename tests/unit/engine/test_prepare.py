@@ -84,14 +84,16 @@ async def test_an_image_that_cannot_be_had_is_said_before_anything_costs(tmp_pat
     assert not ScriptedEnvironment.log
 
 
-async def test_a_plan_that_fails_is_its_own_attempts_to_tell(tmp_path):
+async def test_a_plan_that_fails_is_told_beforehand_and_fails_its_own_attempts(tmp_path):
     ran = await run(tmp_path, of_images(None, "there"))
+    assert notices(ran) == ["1 task cannot have a sandbox and will fail: t0: KeyError: 't0'"]
     assert {r.task_id: r.verdict for r in ran.records()} == {"t0": "infra", "t1": "graded"}
 
 
 async def test_where_every_plan_fails_no_image_is_asked_for(tmp_path):
     ran = await run(tmp_path, of_images(None, None))
-    assert notices(ran) == []
+    (notice,) = notices(ran)
+    assert notice.startswith("2 tasks cannot have a sandbox and will fail: t0: ")
     assert {record.verdict for record in ran.records()} == {"infra"}
 
 
