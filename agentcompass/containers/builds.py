@@ -71,13 +71,26 @@ def tag_of(build: Build, check: Callable[[], None]) -> str:
     return f"{REPOSITORY}:{digest.hexdigest()[:40]}"
 
 
-def pack(build: Build, give: Callable[[bytes], object], check: Callable[[], None]) -> None:
-    """Give the build's files as a tar stream."""
+def pack(
+    build: Build, tag: str, give: Callable[[bytes], object], check: Callable[[], None]
+) -> None:
+    """Give the build's files as a tar stream, which is not brought to its end unless they are those of the tag.
+
+    Raises:
+        DockerError: They have changed meanwhile (code `build-failed`): the image would be taken for another.
+        OSError: Something cannot be read.
+    """
 
     def entries() -> Iterator[tars.Entry]:
         for entry in _entries(build):
             check()
             yield entry
+        if tag_of(build, check) != tag:
+            raise DockerError(
+                f"files in {build.context} changed while the image was to be built",
+                code="build-failed",
+                hint="Leave the directory alone until the image is there.",
+            )
 
     tars.pack(entries(), give)
 

@@ -237,7 +237,9 @@ class Images:
                 await _follow(body, log.take)
 
         with _refusals_are("build-failed"):
-            await made_meanwhile(self._docker, lambda give, check: pack(build, give, check), send)
+            await made_meanwhile(
+                self._docker, lambda give, check: pack(build, tag, give, check), send
+            )
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         # A credential helper is a program of its own, which may hang: the thread is then left to it.

@@ -2,7 +2,7 @@
 
 The sandbox is held open by a task of its own, shielded from the run's cancellation, so that
 
-* creation that is under way when the run is cancelled is awaited and undone, never forgotten;
+* creation that is under way when the run is cancelled is awaited for a while, and undone, never forgotten;
 * the environment may keep nurseries and scopes of its own open while harness and benchmark work;
 * every way out leads through the same close, bounded by the close deadline and by the one grace of the run;
 * a sandbox that breaks while it is used ends the work in it at once.
@@ -30,6 +30,12 @@ from agentcompass.records import Lease
 
 NOT_OPENED: Final = "open-failed"
 """Code of a `SandboxError`: the environment gave no reason of its own."""
+
+OPENING_SECONDS: Final = 5.0
+"""So long an opening goes on for which nobody waits any more: most end by then, and an end is undone with less doubt than a
+cancellation."""
+_OPENING_PART: Final = 0.25
+"""It goes on for no more than this part of what is left of the grace: undoing takes time, too."""
 
 _log = logging.getLogger("agentcompass.engine")
 
@@ -214,6 +220,9 @@ class _Holder:
     def let_go(self) -> None:
         """Let the sandbox close, within the close deadline."""
         self._release.set()
-        if self._scope is not None:
-            limit = self._house.close_timeout_seconds or math.inf
-            self._scope.deadline = min(self._scope.deadline, trio.current_time() + limit)
+        if self._scope is None:
+            return
+        limit, now = self._house.close_timeout_seconds or math.inf, trio.current_time()
+        if not self._ready.is_set():
+            limit = min(limit, OPENING_SECONDS, _OPENING_PART * (self._scope.deadline - now))
+        self._scope.deadline = min(self._scope.deadline, now + limit)

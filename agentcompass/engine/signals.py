@@ -6,9 +6,11 @@ synchronous code, which is when people press the keys most.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -17,6 +19,9 @@ from typing import Final, Literal, TypeAlias, final
 from agentcompass.engine.control import EXIT_CODES, CancelReason, Control
 
 Step: TypeAlias = Literal["soft", "hard", "leave"]
+
+BURST_SECONDS: Final = 0.1
+"""Signals that come so close together are one: `timeout` of coreutils, for one, sends each to the process and to its group."""
 
 REASONS: Final[dict[int, CancelReason]] = {
     signal.SIGINT: "sigint",
@@ -62,6 +67,7 @@ def watch_signals(
     may_leave: bool = True,
     deaf_afterwards: bool = False,
     leave: Callable[[int], object] = os._exit,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[None]:
     """Turn signals into requests to `control` while the block runs; does nothing outside the main thread.
 
@@ -74,12 +80,13 @@ def watch_signals(
             former handler back. For a process that is about to exit: an impatient Ctrl-C more would kill it with
             a traceback after everything went well.
         leave: Ends the process with an exit code.
+        clock: Tells the time in seconds.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     control.owns_interrupts = signal.SIGINT in numbers
-    handler = _Escalation(control, leave if may_leave else None)
+    handler = _Escalation(control, leave if may_leave else None, clock)
     former = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
@@ -94,12 +101,21 @@ def watch_signals(
 
 @final
 class _Escalation:
-    def __init__(self, control: Control, leave: Callable[[int], object] | None) -> None:
+    def __init__(
+        self,
+        control: Control,
+        leave: Callable[[int], object] | None,
+        clock: Callable[[], float],
+    ) -> None:
         self._control = control
-        self._leave = leave
+        self._leave, self._clock = leave, clock
         self._count = 0
+        self._last_at = -math.inf
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
+        before, self._last_at = self._last_at, self._clock()
+        if self._last_at - before < BURST_SECONDS:
+            return
         self._count += 1
         if escalation(self._count) != "leave":
             self._control.request_cancel(REASONS[number])

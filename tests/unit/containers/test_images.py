@@ -175,6 +175,28 @@ async def test_a_build_that_fails_shows_the_end_of_its_output(images, context, i
     assert not caught.value.retryable
 
 
+async def test_an_image_is_not_built_from_files_that_change_meanwhile(
+    images, context, image, monkeypatch
+):
+    (context / "Dockerfile").write_text(f"FROM {image}\nCOPY v /v\n")
+    (context / "v").write_text(new_name())
+    build = Build(context=context)
+    real = builds.tars.pack
+
+    def late(*args, **options):
+        (context / "v").write_text("another")
+        return real(*args, **options)
+
+    tag = builds.tag_of(build, lambda: None)
+    monkeypatch.setattr(builds.tars, "pack", late)
+    with pytest.raises(DockerError, match="changed while the image was to be built") as caught:
+        await images.build(build)
+    assert caught.value.code == "build-failed"
+    assert await images.inspect(tag) is None
+    monkeypatch.undo()
+    assert await images.build(build) != tag
+
+
 async def test_what_a_step_writes_on_its_standard_error_is_shown_too(images, context, image):
     (context / "Dockerfile").write_text(f"FROM {image}\nRUN echo the reason >&2; exit 9\n")
     with pytest.raises(DockerError, match=r"\nthe reason$"):

@@ -1,5 +1,6 @@
 """Ctrl-C once, twice, three times; SIGTERM."""
 
+import itertools
 import signal
 import threading
 
@@ -33,6 +34,7 @@ async def _run(control, *signals_at, cleanup_seconds=3.0, **options):
     """Raise signals in this process while a run works; return what its cleanup came to and when it ended."""
     left = []
     options.setdefault("leave", left.append)
+    options.setdefault("clock", itertools.count().__next__)
     begin = trio.current_time()
 
     async def main():
@@ -103,12 +105,20 @@ async def test_a_sweep_that_fails_does_not_keep_the_process(autojump_clock):
 
     control.sweep = fail
     left = []
-    with watch_signals(control, BOTH, leave=left.append):
+    with watch_signals(control, BOTH, leave=left.append, clock=itertools.count().__next__):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(OSError, match="no docker"):
             signal.raise_signal(signal.SIGINT)
     assert left == [130]
+
+
+async def test_a_burst_of_signals_is_one(autojump_clock):
+    word, seconds, left = await _run(
+        Control(100), *[(5, signal.SIGTERM)] * 4, cleanup_seconds=50, clock=lambda: 7.0
+    )
+    assert (word, left) == ("cleaned", [])
+    assert seconds == pytest.approx(55)
 
 
 async def test_where_the_process_is_not_ours_a_third_changes_nothing(autojump_clock):
