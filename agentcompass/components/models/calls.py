@@ -192,7 +192,7 @@ class Caller:
             except EndpointError as error:
                 tries.add(error, is_counted=not tries.is_crowded or not self._max_retries)
                 has_begun = through is not None and through.is_begun
-                if has_begun or not error.retryable:
+                if not error.retryable:
                     await self._keep(Ending(body, error=error))
                 if has_begun:
                     raise

@@ -18,7 +18,9 @@ Varying: TypeAlias = Sequence[re.Pattern[str]]
 
 VARIES: Final = "(varies)"
 """What stands in the place of such a text."""
-_OPENAI_LABELS: Final = frozenset({"metadata", "user", "safety_identifier", "prompt_cache_key"})
+_FORM: Final = frozenset({"stream", "stream_options"})
+"""Say in which form an answer comes; clients ask again without a stream where one broke off."""
+_OPENAI_LABELS: Final = _FORM | {"metadata", "user", "safety_identifier", "prompt_cache_key"}
 """Source: OpenAI API reference; the last three are said to identify users and to find cached prompts."""
 _LABELS: Final[Mapping[str, frozenset[str]]] = {
     "openai-chat": _OPENAI_LABELS,
@@ -26,7 +28,7 @@ _LABELS: Final[Mapping[str, frozenset[str]]] = {
     # `client_metadata` is no part of the API reference: Codex sends ids of the session and of the installation in it.
     "openai-responses": _OPENAI_LABELS | {"client_metadata"},
     # Source: Anthropic API reference: it has but an id of the user, which the endpoint may use to detect abuse.
-    "anthropic": frozenset({"metadata"}),
+    "anthropic": _FORM | {"metadata"},
 }
 """By protocol: fields of a request that the model never sees."""
 _ITEMS: Final = "input"

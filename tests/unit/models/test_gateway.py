@@ -7,6 +7,7 @@ import httpx
 import pytest
 import trio
 
+from agentcompass.components.base import GATEWAY_CONNECTIONS
 from agentcompass.components.models.calls import Ending
 from agentcompass.components.models.gateway import service
 from agentcompass.errors import ModelError, PreflightError
@@ -543,6 +544,22 @@ async def test_calls_at_once_do_not_get_beyond_the_limit():
     assert len(endpoint.requests) <= 1
 
 
+async def test_calls_in_flight_are_answered_though_one_more_is_refused_meanwhile():
+    gate = threading.Event()
+    with FakeEndpoint(chat().but(gate=gate)) as endpoint:
+        async with serving(endpoint, max_calls=2) as served:
+            with trio.CancelScope(shield=True):
+                async with trio.open_nursery() as nursery:
+                    for _ in range(2):
+                        nursery.start_soon(served.ask)
+                    await trio.to_thread.run_sync(endpoint.wait_for_requests, 2)
+                    assert (await served.ask()).status_code == 403
+                    gate.set()
+            await trio.sleep_forever()
+    assert served.gateway.is_exhausted
+    assert [call.error for call in served.calls] == [None, None]
+
+
 async def test_calls_that_failed_are_not_among_them():
     with FakeEndpoint([error(400, "no"), chat()]) as endpoint:
         async with serving(endpoint, max_calls=1) as served:
@@ -573,6 +590,47 @@ async def test_more_connections_than_places_all_get_their_turn():
             assert (await served.ask()).status_code == 200
             for each in idle:
                 await each.aclose()
+
+
+async def test_a_connection_that_becomes_idle_gives_up_its_place_to_one_that_waits():
+    gate = threading.Event()
+    with FakeEndpoint(chat().but(gate=gate)) as endpoint:
+        async with serving(endpoint) as served:
+            answered = []
+
+            async def ask():
+                answered.append((await served.ask()).status_code)
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(GATEWAY_CONNECTIONS + 2):
+                    nursery.start_soon(ask)
+                await trio.to_thread.run_sync(endpoint.wait_for_requests, GATEWAY_CONNECTIONS)
+                gate.set()
+    assert answered == [200] * (GATEWAY_CONNECTIONS + 2)
+
+
+async def test_no_request_is_lost_while_connections_come_faster_than_places():
+    with FakeEndpoint(chat()) as endpoint:
+        async with serving(endpoint) as served:
+            answered = []
+
+            async def ask():
+                got = await served.ask(headers={"connection": "close"})
+                answered.append(got.status_code)
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(4 * GATEWAY_CONNECTIONS):
+                    nursery.start_soon(ask)
+    assert answered == [200] * (4 * GATEWAY_CONNECTIONS)
+
+
+@pytest.mark.parametrize("value", [b"\xe9", b"caf\xc3\xa9"])
+async def test_a_header_beyond_ascii_does_not_go_on_and_harms_nothing(value):
+    with FakeEndpoint(chat()) as endpoint:
+        async with serving(endpoint) as served:
+            got = await served.ask(headers={b"user-agent": value})
+            assert got.status_code == 200
+    assert value not in endpoint.requests[0].headers.get("user-agent", "").encode("latin-1")
 
 
 async def test_a_sandbox_cannot_fill_the_memory_of_this_process(monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 
+import httpx
 import pytest
 
 from agentcompass import ConfigurationError
@@ -149,6 +150,21 @@ async def test_texts_that_are_known_to_vary_are_overlooked_and_nothing_beside_th
     told = await refused(path, "anthropic", varying, system=system)
     assert "(varies). Be kind.' -> " in told
     assert "2027" not in told
+
+
+async def test_a_stream_that_broke_off_is_not_recorded_and_what_was_asked_instead_is_the_answer(
+    path,
+):
+    broken = streamed(message("x" * 2000)).but(send_bytes=900, then="reset")
+    with FakeEndpoint([broken, message("whole")]) as endpoint:
+        async with serving(endpoint, "anthropic", recorder=Recorder(path, Scrubber())) as served:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await served.ask(stream=True)
+            assert (await served.ask()).status_code == 200  # without a stream
+    async with replaying(path, "anthropic") as served:
+        got = await served.ask(stream=True)
+        assert "whole" not in got.text  # in pieces
+        assert [call.reply.message.text for call in served.calls] == ["whole"]
 
 
 async def test_what_counts_tokens_is_told_that_nobody_does(path):

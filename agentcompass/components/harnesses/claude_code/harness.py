@@ -83,6 +83,10 @@ class ClaudeCode(InstalledAgent[ClaudeCodeParams]):
             },
         )
 
+    def worded(self, prompt: str) -> str:
+        """Return the prompt; one that begins as its own commands do, such as `/help`, stands on a line further down."""
+        return f"\n{prompt}" if prompt.startswith("/") else prompt
+
     def hearing(self, account: Account) -> ClaudeCodeHearing:
         """Return what listens to one attempt."""
         return ClaudeCodeHearing(account)

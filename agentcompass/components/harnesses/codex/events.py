@@ -24,6 +24,8 @@ KIND: Final = "codex"
 _COMMAND: Final = "command_execution"
 _SAID: Final = frozenset({"agent_message", "reasoning"})
 """Items that are parts of replies."""
+_WORK: Final = frozenset({_COMMAND, "file_change", "mcp_tool_call"})
+"""Items after which it asks its model again."""
 _NAME: Final = "exec_command"
 _ARGUMENTS: Final = ("cmd", "command")
 """Under which its tools take a command."""
@@ -49,6 +51,9 @@ class CodexHearing:
     def report(self) -> Report:
         """What it said so far."""
         if self._is_complete:
+            last = self._account.last
+            if last is not None and last.reply and last.reply.stop_reason == "refusal":
+                return Report(stopped_by="refusal", problem=last.reply.message.text)
             return Report(answer=self._text or "")
         return Report(problem=self._problem)
 
@@ -77,6 +82,8 @@ class CodexHearing:
         kind = item.get("type")
         if kind == "agent_message" and isinstance(item.get("text"), str):
             self._text = item["text"]
+        elif kind in _WORK:
+            self._text = None  # what was said before was not the last word
         if kind in _SAID:
             await self._account.go_on()
         elif kind == _COMMAND:

@@ -20,7 +20,7 @@ from agentcompass.records import JSON
 
 _PROVIDER: Final = "agentcompass"
 _KEY: Final = "OPENAI_API_KEY"
-"""The variable with the key; Codex itself hides it from the commands that it runs."""
+"""The variable with the key, which the commands that it runs see too; it is good for this attempt only."""
 _PATIENCE_MS: Final = 86_400_000
 """A call may take as long as the gateway lets it: that knows why."""
 _SETTINGS: Final[Mapping[str, JSON]] = {

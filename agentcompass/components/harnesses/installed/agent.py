@@ -92,6 +92,10 @@ class InstalledAgent(Harness[P]):
     def hearing(self, account: Account) -> Hearing:
         """Return what listens to one attempt and writes to its account."""
 
+    def worded(self, prompt: str) -> str:
+        """Return what the program is given, so that it takes a task for a task whatever that begins with."""
+        return prompt
+
     def varying(self) -> Sequence[str]:
         """Return what differs from run to run: by the program's own words, and of what it finds in the user's."""
         return (*self.varies, *self.params.varying)
@@ -121,7 +125,7 @@ class InstalledAgent(Harness[P]):
         """
         if session is None:
             raise SandboxError(f"{self.id} needs a sandbox and was given none", retryable=False)
-        prompt = _prompt(task_input.messages)
+        prompt = self.worded(_prompt(task_input.messages))
         account = Account(emit)
         await account.begin(task_input.messages)
         hearing = self.hearing(account)

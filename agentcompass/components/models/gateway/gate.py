@@ -22,6 +22,8 @@ from agentcompass.records import JSON
 
 _BOUNDS: Final = Bounds(max_body_bytes=MAX_REQUEST_BYTES)
 _BUSY_SECONDS: Final = 0.1
+_NEW_SECONDS: Final = 2.0
+"""So long the first request of a new connection is taken to be on its way."""
 _TELL_SECONDS: Final = 10.0
 """For writing down a call that is over, once the block has ended."""
 _LEFT_TO_PROGRAMS: Final = frozenset({"bad-request", "context-exceeded", "reasoning-refused"})
@@ -60,7 +62,14 @@ class Lent(Protocol):
 @attrs.define(eq=False)
 class _Connection:
     service: ProgramService
+    since: float
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is asked on it, and nothing is likely to be on its way."""
+        service, is_new = self.service, trio.current_time() < self.since + _NEW_SECONDS
+        return not service.is_busy and (service.was_busy or not is_new)
 
 
 @final
@@ -99,7 +108,7 @@ class Gate:
         self._life = trio.CancelScope(shield=True)
         self._connections: dict[_Connection, None] = {}
         """Those that are served, in order of arrival."""
-        self._places = trio.Semaphore(GATEWAY_CONNECTIONS)
+        self._changed = trio.Event()
 
     # --- the key
 
@@ -134,9 +143,10 @@ class Gate:
         return not self.is_exhausted and (self.max_calls is None or made < self.max_calls)
 
     def exhaust(self) -> None:
-        """End the block: a call was refused since there had been enough."""
+        """End the block, when the calls in flight are over: one was refused since there had been enough."""
         self.is_exhausted = True
-        self.block.cancel(reason="the calls are used up")
+        if not self.in_flight:
+            self.block.cancel(reason="the calls are used up")
 
     @contextmanager
     def calling(self) -> Iterator[None]:
@@ -146,6 +156,8 @@ class Gate:
             yield
         finally:
             self.in_flight -= 1
+            if self.is_exhausted:
+                self.exhaust()
 
     def judge(self, error: ModelError) -> None:
         """End the block after an error that every further call would meet too.
@@ -194,7 +206,9 @@ class Gate:
                     except trio.Cancelled:
                         await trio.aclose_forcefully(stream)
                         raise
-                    nursery.start_soon(self._serve, stream)
+                    connection = _Connection(ProgramService(self), trio.current_time())
+                    self._connections[connection] = None
+                    nursery.start_soon(self._serve, connection, stream)
 
     async def watch(self) -> None:
         """End the key when the block is cancelled, whatever its programs do then."""
@@ -204,25 +218,27 @@ class Gate:
             self.die()
 
     async def _make_place(self) -> None:
-        """Wait for a place, for which the oldest connection that is idle is closed."""
-        try:
-            self._places.acquire_nowait()
-        except trio.WouldBlock:
-            idle = (one for one in self._connections if not one.service.is_busy)
+        """Wait for a place, for which the oldest connection that is idle, or becomes so, is closed."""
+        while len(self._connections) >= GATEWAY_CONNECTIONS:
+            idle = (one for one in self._connections if one.is_idle)
             if (oldest := next(idle, None)) is not None:
                 oldest.scope.cancel(reason="another connection needs its place")
-            await self._places.acquire()
+            with trio.move_on_after(_NEW_SECONDS):
+                await self._changed.wait()
 
-    async def _serve(self, stream: trio.abc.HalfCloseableStream) -> None:
-        connection = _Connection(ProgramService(self))
-        self._connections[connection] = None
+    def make_known(self) -> None:
+        """A connection has become idle, or has ended."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def _serve(self, connection: _Connection, stream: trio.abc.HalfCloseableStream) -> None:
         try:
             with connection.scope:
                 async with stream:
                     await serve_connection(stream, connection.service, _BOUNDS)
         finally:
             del self._connections[connection]
-            self._places.release()
+            self.make_known()
 
 
 @asynccontextmanager

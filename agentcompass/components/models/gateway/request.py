@@ -59,8 +59,12 @@ def outbound(
 
 
 def headers_of(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a program's headers that go on; names in lower case."""
-    return {name: value for name, value in headers.items() if _KEPT_HEADERS.fullmatch(name)}
+    """Return those of a program's headers that go on; names in lower case. Values beyond ASCII do not: none is of a client."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if _KEPT_HEADERS.fullmatch(name) and value.isascii() and value.isprintable()
+    }
 
 
 def query_of(query: str) -> dict[str, str]:

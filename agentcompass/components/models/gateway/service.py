@@ -51,6 +51,8 @@ class ProgramService:
         self._call = trio.CancelScope()
         self.is_busy = False
         """A request is being answered."""
+        self.was_busy = False
+        """There has been one."""
         self.held_bytes = 0
         """Of that request, while it is read or answered."""
 
@@ -71,7 +73,8 @@ class ProgramService:
         size = _size_of(asked)
         if gate.held_bytes + size > MAX_HELD_BYTES:
             raise RefusedError(503)
-        self.is_busy, self.held_bytes = True, size
+        self.is_busy = self.was_busy = True
+        self.held_bytes = size
 
     def explain(self, status: int) -> tuple[Mapping[str, str], bytes]:
         """Return what a status means, in the form of the protocol."""
@@ -84,6 +87,7 @@ class ProgramService:
                 await self._answer(asked, out)
         finally:
             self.is_busy, self.held_bytes = False, 0
+            self._gate.make_known()
         if self._call.cancelled_caught and not out.is_begun:
             raise RefusedError(401)
 

@@ -6,9 +6,11 @@ import pytest
 
 from agentcompass.components.base import ServedCall
 from agentcompass.components.harnesses.claude_code.events import ClaudeCodeHearing
+from agentcompass.components.harnesses.claude_code.harness import ClaudeCode, ClaudeCodeParams
 from agentcompass.components.harnesses.codex.events import CodexHearing
 from agentcompass.components.harnesses.codex.harness import Codex, CodexParams
 from agentcompass.components.harnesses.installed.account import Account
+from agentcompass.components.harnesses.installed.agent import Report
 from agentcompass.components.harnesses.installed.place import Place
 from agentcompass.components.messages import Message, Reply, ToolCall
 from agentcompass.records import Usage
@@ -39,6 +41,11 @@ class Heard:
 
 def bash(call_id="call-0"):
     return ToolCall(id=call_id, name="Bash", arguments='{"command": "x"}')
+
+
+@pytest.mark.parametrize(("task", "given"), [("/context", "\n/context"), ("a /b", "a /b")])
+def test_claude_code_takes_no_task_for_one_of_its_commands(task, given):
+    assert ClaudeCode(ClaudeCodeParams()).worded(task) == given
 
 
 @pytest.mark.parametrize(
@@ -188,6 +195,24 @@ async def test_equal_commands_are_those_of_equal_calls_in_order():
 async def test_a_command_that_no_call_asked_for_is_written_all_the_same():
     (step,) = await Heard(CodexHearing).take(command("something else", None))
     assert (step["tool_call_id"], step["name"], step["exit_code"]) == (None, "exec_command", None)
+
+
+async def test_what_codex_said_before_its_last_command_is_not_its_answer():
+    said = {"type": "item.completed", "item": {"type": "agent_message", "text": "42"}}
+    heard = Heard(CodexHearing)
+    await heard.take(said, command("ls"), {"type": "turn.completed"})
+    assert heard.hearing.report == Report(answer="")
+    await heard.take(command("ls"), said, {"type": "turn.completed"})
+    assert heard.hearing.report == Report(answer="42")
+
+
+async def test_a_refusal_that_codex_passes_over_is_told():
+    heard = Heard(CodexHearing)
+    message = Message(role="assistant", content="I cannot.")
+    reply = Reply(message=message, stop_reason="refusal", usage=Usage(calls=1))
+    await heard.account.take_call(ServedCall(seconds=1.0, reply=reply))
+    await heard.hearing.take({"type": "turn.completed"})
+    assert heard.hearing.report == Report(stopped_by="refusal", problem="I cannot.")
 
 
 async def test_codex_says_how_it_ended():
