@@ -63,7 +63,7 @@ HANGS = {"open": (0.0, "hang"), "remove": (0.0, "hang")}
     ("ends", "why"),
     [
         ({"cancel": 1.0, "again": 2.0, "grace": 5.0}, "cleanup was told to end at once"),
-        ({"cancel": 1.0, "grace": 5.0}, "that took longer than the 5 s of all cleanup"),
+        ({"cancel": 1.0, "grace": 4.0}, "that took longer than the 4 s of all cleanup"),
         ({}, "that took longer than 3.5 s"),
     ],
     ids=["told twice to end", "after the grace", "after its own time"],
