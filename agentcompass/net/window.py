@@ -179,7 +179,8 @@ class Window:
         call_seconds, seconds = self.call_seconds or 0.0, now - self._counted_since
         if seconds < _TRIAL_ROUNDS * call_seconds:
             return False
-        gets_more_done = self._n_taken * call_seconds >= _MORE_DONE * seconds
+        is_taken = self._n_taken > 0  # where none ever was, nothing is known of how long calls take
+        gets_more_done = is_taken and self._n_taken * call_seconds >= _MORE_DONE * seconds
         self._counted_since, self._n_taken = now, 0
         if gets_more_done:
             self._found = attrs.evolve(self._found, loose=2)

@@ -162,6 +162,15 @@ def test_where_it_gets_no_more_done_it_takes_twice_as_many_refusals_to_try_again
     assert refusals == 12
 
 
+def test_where_no_call_was_ever_taken_a_trial_proves_nothing():
+    window = Window(64)
+    refused(window, 0)
+    while not window.is_loose:
+        refused(window, window.cuts, in_use=1)
+    assert refused(window, window.cuts, in_use=64)
+    assert (window.is_loose, window.is_proven) == (False, False)
+
+
 def test_the_others_learn_that_it_is_open():
     window, other = narrowest(), Window(64)
     other.learn([window.findings])
